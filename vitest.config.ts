@@ -44,7 +44,7 @@ const ISOLATED = [
 const isFull = process.env['FULL_TESTS'] === '1';
 
 /** Milliseconds after which a test counts as hanging. No test depends on the limit, and a busy machine stays far below it. */
-const GUARD = { testTimeout: 120_000, hookTimeout: 120_000 };
+const GUARD = { testTimeout: 120_000, hookTimeout: 120_000, expect: { poll: { timeout: 120_000, interval: 20 } } };
 
 /** One process and one device for all files (test/gpu/sharedDevice.ts), so that a kernel is compiled once, not once per file. */
 const GPU_TESTS = {
@@ -52,7 +52,10 @@ const GPU_TESTS = {
   env: { FULL_TESTS: isFull ? '1' : '' },
 };
 
-const UNIT_TESTS = { environment: 'node', ...GUARD } as const;
+/** Files that share a module graph leave it as they found it. */
+const REGISTERED = 'test/registered.ts';
+
+const UNIT_TESTS = { environment: 'node', ...GUARD };
 
 /** Examples import the package by name. In tests the name leads to the source. */
 const alias = Object.entries(tsconfig.compilerOptions.paths).map(([name, [file]]) => ({
@@ -70,6 +73,7 @@ export default defineConfig({
         test: {
           ...UNIT_TESTS,
           ...{ name: 'unit', include: ['test/unit/**/*.test.ts'], exclude: ISOLATED, isolate: false },
+          setupFiles: [REGISTERED],
           maxWorkers: 2, // by default one on two cores, and Chromium beside it ends first
         },
       },
@@ -87,7 +91,7 @@ export default defineConfig({
           name: 'gpu',
           include: ['test/gpu/**/*.test.ts'],
           environment: 'node',
-          setupFiles: ['test/gpu/setup.node.ts', 'test/gpu/setup.shared.ts'],
+          setupFiles: ['test/gpu/setup.node.ts', 'test/gpu/setup.shared.ts', REGISTERED],
           pool: 'forks',
         },
       },
@@ -99,7 +103,7 @@ export default defineConfig({
           include: isFull ? ['test/gpu/**/*.test.ts'] : IN_BROWSER,
           // These tests need files or packages that only Node loads, or take long and would behave the same in a browser.
           exclude: ['test/gpu/**/*.node.test.ts'],
-          setupFiles: ['test/gpu/setup.shared.ts'],
+          setupFiles: ['test/gpu/setup.shared.ts', REGISTERED],
           browser: {
             enabled: true,
             headless: true,

@@ -1,6 +1,6 @@
 /**
- * Compares rollout.asyncScheduling on, off and auto on the default recipe: on starts a pass before the last one was read. The same steps
- * run in turn in one process and sample the same tokens, so only times differ.
+ * Compares rollout.asyncScheduling on, off and auto on the default recipe: `on` starts a decode pass before the tokens of the previous pass
+ * were read back. The same steps run in turn in one process and sample the same tokens, so only times differ.
  */
 
 import type { Gpu } from '../src/gpu/device.ts';

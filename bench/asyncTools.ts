@@ -27,7 +27,7 @@ const ROUNDS = 2;
 interface Measured {
   ms: number;
   lost: number;
-  /** Share of the time in which the device computes. */
+  /** Share of the measured time in which the GPU computed. */
   busy?: number;
 }
 
@@ -77,7 +77,7 @@ class AsyncToolsBench {
     return { ...result, ...(busy !== undefined && { busy: (1000 * busy) / result.ms }) };
   }
 
-  /** Runs all samples once, from an empty cache. `scale` shortens the searches. */
+  /** Runs all samples once, from an empty prefix cache. Search times are multiplied by `scale`. */
   async run(agentLoop: string, scale: number): Promise<{ ms: number; lost: number }> {
     await this.#engine.resetCache();
     const wait = barrier(this.#samples);
@@ -142,7 +142,10 @@ function latency(sample: number, call: number): number {
   return MIN_MS * (MAX_MS / MIN_MS) ** keyedRng('async-tools', sample, call).uniform();
 }
 
-/** Returns the milliseconds that each way waits for searches alone: the slowest search of every turn, or the slowest sample. */
+/**
+ * Returns the milliseconds that searches alone take: with a barrier, the sum of the slowest search of each turn; without, the searches of
+ * the slowest sample.
+ */
 function searchMs(samples: number): { barrierSearchMs: number; asyncSearchMs: number } {
   const calls = Array.from({ length: samples }, (_, s) => Array.from({ length: TURNS - 1 }, (_, c) => latency(s, c)));
   const slowest = calls[0].map((_, c) => Math.max(...calls.map((ofSample) => ofSample[c])));
@@ -150,7 +153,7 @@ function searchMs(samples: number): { barrierSearchMs: number; asyncSearchMs: nu
   return { barrierSearchMs: sum(slowest), asyncSearchMs: Math.max(...calls.map(sum)) };
 }
 
-/** Returns a function that resolves once `count` callers wait, and then starts again. */
+/** Returns a reusable barrier: a function whose promises resolve as soon as `count` callers wait for them. */
 function barrier(count: number): () => Promise<void> {
   let waiting: (() => void)[] = [];
   return () =>

@@ -6,13 +6,13 @@ import type { Report } from './report.ts';
 import type { StepInputs } from './step.ts';
 import type { Effort } from '../src/extensions/limits/index.ts';
 
-/** The differences between Node and a page. */
+/** Services that the benchmark gets from its host: Node, or a page. */
 export interface Host {
   /** Prints a line of progress. */
   say(line: string): void;
-  /** Runs a peer in a separate process. Rejects if it fails or takes too long. */
+  /** Runs a peer (another library) in a separate process. Rejects if the peer fails or takes too long. */
   askPeer<N extends PeerName>(name: N, quick: boolean): Promise<PeerResults[N]>;
-  /** Undefined if the host cannot write files. */
+  /** Measures the cost of recording a profile. Undefined if the host cannot write files. */
   profileCost?(gpu: Gpu, quick: boolean): Promise<NonNullable<Report['profile']>>;
   loadStep(quick: boolean): Promise<StepInputs>;
   conditions: Omit<Report['conditions'], 'date' | 'quick' | 'tiles'>;

@@ -4,7 +4,10 @@ import type { Gpu } from '../src/gpu/device.ts';
 
 const MAX_PASSES = 2048; // a query set can have at most 4096 timestamps
 
-/** Seconds in compute passes during `work`; undefined if the adapter has no timestamps or there were too many passes. */
+/**
+ * Returns the seconds that the GPU spent in compute passes during `work`; undefined if the adapter has no timestamps or there were too many
+ * passes.
+ */
 export async function busySeconds(gpu: Gpu, work: () => Promise<void>): Promise<number | undefined> {
   if (!gpu.adapter.features.includes('timestamp-query')) {
     await work();
@@ -33,7 +36,7 @@ export async function busySeconds(gpu: Gpu, work: () => Promise<void>): Promise<
   return passes > MAX_PASSES ? undefined : times.reduce((sum, t, i) => sum + (i % 2 ? t : -t), 0) / 1e9;
 }
 
-/** Returns nanoseconds since the first timestamp. */
+/** Returns nanoseconds since the first GPU timestamp. */
 async function readTimestamps(device: GPUDevice, querySet: GPUQuerySet, count: number): Promise<number[]> {
   if (count === 0) return [];
   const size = count * 8;

@@ -28,7 +28,7 @@ function decoder(gpu: Gpu, sequences: number, newTokens: number): () => Promise<
 
 const PROFILED = { sequences: 64, newTokens: 8 };
 
-/** Measures context tokens per second: 16 prompts of 64 tokens, with one sampled token each. */
+/** Measures prefill in prompt tokens per second: 16 prompts of 64 tokens, with one sampled token each. */
 export async function benchPrefill(gpu: Gpu, rounds: number): Promise<Rate> {
   const [prompts, length] = [16, 64];
   const engine = rollout(gpu, randomModel(gpu, HEADLINE), prompts, 8, prompts, length);
@@ -56,7 +56,7 @@ export async function benchAllDecode({
   return results;
 }
 
-/** Creates an engine of `slots` slots of `capacity` tokens behind prompts. */
+/** Creates a rollout engine with `slots` slots of `capacity` response tokens each, for `prompts` prompts of `promptLength` tokens. */
 export function rollout(
   gpu: Gpu,
   model: LlamaModel,
@@ -79,7 +79,7 @@ export async function generateAll(engine: WgslRolloutEngine, requests: GenerateR
   for (const { requestId } of requests) engine.release(requestId);
 }
 
-/** Returns the rate, and the share of the peak by 2 x parameters x tokens. */
+/** Returns tokens per second, and the arithmetic rate of a forward pass, which takes 2 x parameters operations per token. */
 export function rate(tokens: number, seconds: number, config = HEADLINE): Rate {
   return { tokensPerSecond: tokens / seconds, gflops: (2 * parameterCount(config) * tokens) / seconds / 1e9 };
 }

@@ -14,9 +14,12 @@ export interface ClaimedSample {
 }
 
 interface Forgery {
-  /** Allowed reasons for the rejection. */
+  /** Reasons for which the verifier may reject the forged sample. */
   reasons: readonly RejectionReason[];
-  /** Returns undefined if the sample has nothing to forge in this way. @param group honest samples of the same problem */
+  /**
+   * Returns a forged copy of an honest sample; undefined if the sample has nothing that can be forged in this way.
+   * @param group honest samples of the same problem
+   */
   forge(honest: ClaimedSample, rng: Rng, group: readonly ClaimedSample[]): ClaimedSample | undefined;
 }
 
@@ -29,7 +32,7 @@ function changed(
   return change(copy.trajectory, copy) === false ? undefined : { sample: copy, claim };
 }
 
-/** Returns the positions of tokens that are sampled, or not sampled. */
+/** Returns the positions of response tokens that the model sampled (`drawn` 1), or did not sample (0). */
 const places = ({ mask }: Trajectory, drawn: 0 | 1) => [...mask.keys()].filter((t) => mask[t] === drawn);
 const VOCAB = 512;
 const otherToken = (id: number, rng: Rng) => (id + 1 + rng.int(0, VOCAB - 2)) % VOCAB;
@@ -39,13 +42,16 @@ function cut(trajectory: Trajectory, length: number): void {
   Object.assign(trajectory, concatTokens([trajectory], RESPONSE_FIELDS, { end: length }));
 }
 
-/** Reasons found in the tokens after a changed one: they are not the draws of this text, or the replayed loop differs. */
+/**
+ * Reasons found only in the tokens after a changed token: they are not the tokens that the key samples after this text, or a replay of the
+ * agent loop differs.
+ */
 const AFTER: readonly RejectionReason[] = ['forged token', 'forged log-probs', 'wrong weights', 'forged mask'];
 
 /** Forgeries by name. */
 export const FORGERIES: Record<string, Forgery> = {
   'one token replaced by any other': {
-    // The text that follows can parse differently; then the replayed loop differs first.
+    // The text after the token can parse differently. The replay of the agent loop then differs before the token is checked.
     reasons: ['forged token', 'wrong weights', 'forged mask', 'forged ending', 'forged messages', 'forged reward'],
     forge: (honest, rng) =>
       changed(honest, (trajectory) => {
@@ -160,9 +166,9 @@ export const FORGERIES: Record<string, Forgery> = {
 };
 
 /**
- * A rollout engine that replaces one token of each sample and continues honestly after it, with the right keys and log-probs. redrawn =
- * sampled from the same distribution with another key; neighbour = the next token before or after it in the order of the cumulative
- * distribution.
+ * A rollout engine that replaces one token of each sample and continues honestly after it, with the right keys and log-probs. `redrawn`:
+ * the token is sampled again from the same distribution, with another key. `neighbour`: the nearest other token before or after the honest
+ * one in the cumulative distribution.
  */
 export class ForgingEngine implements TurnEngine {
   readonly #inner: TurnEngine;
@@ -210,12 +216,12 @@ export class ForgingEngine implements TurnEngine {
     for (let attempt = 1; ; attempt++) {
       const other = await next({ key: [request.key[0] ^ attempt, request.key[1]] });
       if (other.tokenIds[t] !== honest.tokenIds[t]) return other;
-      // Eight keys sampled the same token, so the model is certain: forbid that token.
+      // Eight keys sampled the same token, so the model is almost certain of the token. Forbid the token to get another one.
       if (attempt === 8) return next({ key: [1, attempt] }, [[honest.tokenIds[t], -1e4]]);
     }
   }
 
-  /** Generates under a separate request id, and releases it. */
+  /** Generates under a separate request id, and then releases the request. */
   async #once(request: GenerateRequest): Promise<Generation> {
     const requestId = `${request.requestId}/${this.#asked++}`;
     try {

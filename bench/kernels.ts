@@ -10,7 +10,7 @@ import { type Effort, secondsOf } from '../src/extensions/limits/index.ts';
 
 type Shape = Pick<MatmulResult, 'op' | 'm' | 'n' | 'k'>;
 
-/** Returns shapes of the headline model (decode steps, products of a training step) and square products. */
+/** Returns shapes of matrix products: those of the headline model (decode steps, training step), and square ones. */
 export function matmulShapes(gpu: Gpu, quick: boolean): Shape[] {
   const { hiddenSize: C, intermediateSize: F, vocabSize: V } = HEADLINE;
   const rows = quick ? 256 : 1024;
@@ -50,7 +50,7 @@ export async function benchMatmul(gpu: Gpu, shape: Shape, effort: Effort): Promi
   return { ...shape, gflops: (2 * M * N * K) / seconds / 1e9 };
 }
 
-/** Returns batches by name: plain sequences, and a group that shares its prompt. */
+/** Returns batches for attention, by name: plain sequences, and a group of samples that share a prompt. */
 export function attentionBatches(quick: boolean): [string, PackedBatch][] {
   const { vocabSize: V } = HEADLINE;
   const group = (prompt: number, n: number, length: number) =>
@@ -89,7 +89,7 @@ export async function benchAttention(
   return { shape, forwardMs: forward * 1000, backwardMs: backward * 1000 };
 }
 
-/** Returns values in [-1, 1) that repeat every few thousand elements. Zeros would be too fast on some adapters. */
+/** Returns values in [-1, 1) that repeat every few thousand elements. Zeros would make products too fast on some adapters. */
 export function noise(n: number): Float32Array {
   return Float32Array.from({ length: n }, (_, i) => ((i * 7919) % 4093) / 2046.5 - 1);
 }

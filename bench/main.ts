@@ -27,7 +27,7 @@ const FLAGS: Record<string, FlagSpec> = {
   peer: { value: 'name', help: 'internal: run as the process of a peer' },
 };
 
-/** Milliseconds after which a peer is ended, so that a complete run stays within half an hour on a busy machine. */
+/** Milliseconds after which a peer's process is killed, so that a complete benchmark takes at most half an hour on a busy machine. */
 const PEER_LIMIT_MS = 300_000;
 
 const say = (line: string) => process.stderr.write(`bench: ${line}\n`);
@@ -68,7 +68,7 @@ function peerName(name: string): PeerName {
   throw new InputError(`--peer is "${name}"; allowed: ${PEERS.join(', ')}.`);
 }
 
-/** The wasm provider finds its files automatically. The WebGPU one needs a browser. */
+/** Loads ONNX Runtime Web for its wasm provider, which finds its files automatically. The WebGPU provider needs a browser. */
 async function loadOrt(): Promise<Ort> {
   const ort = await import('onnxruntime-web');
   ort.env.wasm.numThreads = availableParallelism();
@@ -76,7 +76,7 @@ async function loadOrt(): Promise<Ort> {
 }
 
 async function askPeer<N extends PeerName>(name: N, quick: boolean): Promise<PeerResults[N]> {
-  // ONNX Runtime's WebGPU provider needs a browser, which the script finds.
+  // ONNX Runtime's WebGPU provider needs a browser, which bench-browser.mjs finds.
   const program = name === 'ortWebgpu' ? 'scripts/bench-browser.mjs' : process.argv[1];
   const child = spawn(process.execPath, [program, '--peer', name, ...(quick ? ['--quick'] : [])], {
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -1,6 +1,6 @@
 /**
  * Measures the cost of single operations: a loop with 48 of them minus one with 16, in one subgroup on one core, which cancels everything
- * else. Only on request. docs/lab/log.md bases the shapes of tiles on it.
+ * else. Runs only on request. docs/lab/log.md explains the shapes of matmul tiles by these costs.
  */
 
 import type { Gpu } from '../src/gpu/device.ts';
@@ -10,11 +10,14 @@ import { type Effort, secondsOf } from '../src/extensions/limits/index.ts';
 
 const [FEW, MANY] = [16, 48];
 const ROUNDS = 4096;
-/** Both loops run in turn; the best of each counts. */
+/** The two loops run alternately, this many times. The best time of each counts. */
 const TURNS = 6;
 
 interface Operation {
-  /** Returns the WGSL line of operation j of a round. It may use the sums r0 to r3, and `at`, which differs in each round. */
+  /**
+   * Returns the WGSL line of the j-th operation in a loop iteration. The line can use the sums r0 to r3, and `at`, which differs in each
+   * iteration.
+   */
   line: (j: number) => string;
   needs?: 'subgroups';
 }
@@ -51,7 +54,7 @@ export async function benchMicro(gpu: Gpu, effort: Effort): Promise<NonNullable<
       best.few = Math.min(best.few, await seconds(line, FEW));
       best.many = Math.min(best.many, await seconds(line, MANY));
     }
-    // No result if the noise of other programs was larger than the cost.
+    // If the noise of other programs was larger than the operation's cost, the result has no entry for the operation.
     if (best.many > best.few) costs[name] = ((best.many - best.few) / (MANY - FEW) / ROUNDS) * 1e9;
   }
   const few = await seconds(() => '', 0, 64, 0);

@@ -29,7 +29,7 @@ export const HEADLINE: ModelConfig = {
 
 export const ADAMW = { lr: 1e-4, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.01, gradClip: 1 };
 
-/** Returns sequences x length of the headline training batch. */
+/** Returns the headline training batch's number of sequences and their length. */
 export const trainShape = (quick: boolean): [number, number] => (quick ? [4, 32] : [16, 64]);
 
 /** Creates a model with random weights. */
@@ -68,7 +68,7 @@ export function packOne(groups: SequenceGroup[]): PackedBatch {
 
 export const sampleOf = (tokens: Uint32Array) => ({ tokens, mask: new Uint8Array(tokens.length).fill(1) });
 
-/** Returns the loss "mean negative log-likelihood". */
+/** Returns the mean negative log-likelihood as a loss of the engine. */
 export function meanNll({ targets }: PackedBatch): TrainLoss {
   return { kind: 'nll', weights: new Float32Array(targets.length).fill(1 / targets.length) };
 }

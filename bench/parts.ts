@@ -126,10 +126,10 @@ export function partNames(only: string | undefined): string[] {
   throw new InputError(`--only has "${unknown}"; allowed: ${all.join(', ')}.`);
 }
 
-/** Runs the parts. If one fails, for example without a checkpoint, its figures are missing and `failed` names it. */
+/** Runs the parts. If one fails, for example without a checkpoint, the report has no figures of that part, and `failed` names the part. */
 export async function measure(gpu: Gpu, host: Host, names: string[], quick: boolean) {
   const { vendor, architecture, description, isSoftware } = gpu.adapter;
-  // A run would use a stored table of tiles; the benchmark times them each time.
+  // A training run would use the stored table of matmul tiles; the benchmark times the tiles every time.
   const tiles = await applyTuning(gpu, 'auto').catch((error: unknown) => {
     host.say(`timing the tiles failed: ${describe(error)}`);
     return undefined;
@@ -145,7 +145,7 @@ export async function measure(gpu: Gpu, host: Host, names: string[], quick: bool
     host.say(`${name} (${i + 1} of ${names.length})`);
     const started = performance.now();
     try {
-      // Measures the peak before every part: the best of all is what the adapter can do.
+      // Measures the peak before every part: the best of all measurements is what the adapter can do.
       const gflops = await peakGflops(gpu, effort);
       report.peak = { ...report.peak, gflops: Math.max(gflops, report.peak?.gflops ?? 0) };
       await PARTS[name](bench);

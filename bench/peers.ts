@@ -1,4 +1,4 @@
-/** Compares other libraries on the same model and batch: runs each, checks its results, and compares its speed with ours. */
+/** Compares other libraries on the same model and batch: runs each library, checks its results, and compares its speed with webgrpo's. */
 
 import { describe } from '../src/errors.ts';
 import type { Gpu } from '../src/gpu/device.ts';
@@ -22,7 +22,7 @@ export async function benchPeers(bench: Bench): Promise<void> {
   if (failed.length > 0) throw new Error(`no ratio to ${failed.join(', ')}`);
 }
 
-// Ours runs before and after the peers, so that a change of the machine's speed does not distort the ratio.
+// webgrpo runs before and after the peers, so that a change of the machine's speed does not distort the ratio.
 
 async function trainPeers({ gpu, host, report, quick, rounds }: Bench): Promise<string[]> {
   const ours = await headlineTrainer(gpu, quick);
@@ -94,7 +94,7 @@ function checkAdapter(name: string, { adapter }: { adapter?: string }, gpu: Gpu)
     throw new Error(`${name} ran on ${adapter}, ours on ${adapterId(gpu)}; a ratio between them would say nothing`);
 }
 
-/** Compares the log-prob that a peer gave to each token it chose with the log-prob in our training pass. */
+/** Compares the log-prob that a peer gave to each token it chose with the log-prob in webgrpo's training pass. */
 async function checkDecoded(gpu: Gpu, name: string, { tokens, logProbs }: DecodedSequences): Promise<void> {
   const checked = tokens.slice(0, CHECKED);
   const prompts = peerPrompts(checked.length);

@@ -26,7 +26,7 @@ import searches from './searches/loop.js';
 import type { StepInputs } from './step.ts';
 
 const [MIN_MS, MAX_MS] = [200, 3000];
-/** Settings of fully-async: between two syncs, up to half of two batches more is generated ahead. */
+/** Settings of fully-async: parameters are synced every two steps, and staleness 0.5 allows half of these samples to be generated ahead. */
 const ASYNC = { stalenessThreshold: 0.5, triggerParameterSyncStep: 2, partialRollout: true, onStale: 'drop' } as const;
 
 type Pipelines = NonNullable<Report['pipelines']>;
@@ -47,7 +47,7 @@ export async function benchPipelines(gpu: Gpu, inputs: StepInputs, quick: boolea
   return { samples: steps * data.trainBatchSize * rollout.n, ...(measured as Record<keyof typeof asked, Measured>) };
 }
 
-/** @param size scale = factor of the searches' time */
+/** @param size scale = factor by which the searches' times are multiplied */
 async function run(
   gpu: Gpu,
   { config: recipe, loaded }: StepInputs,
@@ -97,11 +97,11 @@ const searching = (scale: number): Task => ({
       },
     }),
   ],
-  // Groups have a signal, so that training has work to do.
+  // The rewards within a group differ, so that training has work to do.
   reward: ({ response, problem }) => ({ score: keyedRng(problem.id, response).uniform() < 0.5 ? 1 : 0, acc: 0 }),
 });
 
-/** Measures records of samples of 128 tokens, put and taken group by group. */
+/** Measures the experience queue with records of 128-token samples, which are put and taken group by group. */
 export async function benchQueue(quick: boolean): Promise<NonNullable<Report['queue']>> {
   const [groups, n, length] = [quick ? 200 : 2000, 8, 128];
   const queue = new ExperienceQueue();

@@ -28,13 +28,13 @@ export interface Row {
   verifies: boolean;
 }
 
-/** Means over all steps except the first. */
+/** Means of a run over all its steps except the first. */
 export interface Means {
   stepSeconds: number;
   idleShare: SimulatedStep['idleShare'];
 }
 
-/** Options of every run: its length, and settings that replace those above. */
+/** Options for all runs: the number of steps, and overrides of the settings above. */
 export interface Asked {
   steps: number;
   overrides: string[];

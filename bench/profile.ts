@@ -1,4 +1,4 @@
-/** Measures which kernels a step spends its time in: records its dispatches, then runs each kind again alone. */
+/** Measures which kernels a step spends its time in: records its dispatches, then runs each kind of kernel again on its own. */
 
 import type { Gpu } from '../src/gpu/device.ts';
 import { type Effort, secondsOf } from '../src/extensions/limits/index.ts';
@@ -28,7 +28,7 @@ export async function kernelTimes(
   return times;
 }
 
-/** Returns the share of the time in kernels other than matrix products and attention. */
+/** Returns the share of all kernels' time that is spent in kernels other than matrix products and attention. */
 export function outsideProducts(times: Record<string, { ms: number }>): number {
   let [all, outside] = [0, 0];
   for (const [name, { ms }] of Object.entries(times)) {

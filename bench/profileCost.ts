@@ -17,7 +17,7 @@ import { median } from './timing.ts';
 
 type Variant = 'off' | 'events' | 'gpu';
 
-/** Time of a step: wall time, and the time of all processors, which excludes other programs on the machine. */
+/** Duration of a step: wall time, and CPU time of this process, which other programs on the machine do not count in. */
 interface Taken {
   ms: number;
   cpuMs: number;
@@ -48,7 +48,9 @@ export async function benchProfile(
   };
 }
 
-/** One engine with one trainer per variant. Each takes the same steps, and at this learning rate none of them changes the model. */
+/**
+ * One engine with one trainer per variant. All variants run the same steps. The learning rate is so small that no step changes the model.
+ */
 class ProfileBench {
   readonly #gpu: Gpu;
   readonly #trainers: Record<Variant, GrpoTrainer>;

@@ -1,4 +1,7 @@
-/** Measures products with packed weights, by rows: float32 weights, unpacked first, and unpacked in the product, in turn. */
+/**
+ * Measures matrix products with packed (quantized) weights, by number of rows, in three ways that run in turn: with float32 weights, with
+ * weights unpacked before the product, and with weights unpacked inside the product.
+ */
 
 import type { Gpu, View } from '../src/gpu/device.ts';
 import { matmulNn, matmulNt } from '../src/gpu/ops/matmul.ts';
@@ -11,13 +14,13 @@ import type { Report } from './report.ts';
 import { secondsOf } from '../src/extensions/limits/index.ts';
 
 const ROWS = [1, 4, 16, 64, 256];
-/** Gate and up of SmolLM2-135M, and a part of its head. */
+/** Shapes of weights: gate and up projection of SmolLM2-135M, and a part of its output head. */
 const MATRICES = [
   { transposed: false, N: 3072, K: 576 },
   { transposed: true, N: 4096, K: 576 },
 ];
 
-/** Returns milliseconds of each way, best of `rounds` turns. */
+/** Returns milliseconds of each of the three ways: the best of `rounds` runs. */
 export async function benchQuantized(gpu: Gpu, rounds: number): Promise<NonNullable<Report['quantized']>> {
   const results: NonNullable<Report['quantized']> = [];
   for (const { transposed, N, K } of MATRICES) {

@@ -5,7 +5,7 @@ import type { TableSource } from '../src/model/kernels/tuning.ts';
 import type { AsyncScheduling } from '../src/rollout/server/server.ts';
 
 export interface MatmulResult {
-  /** nn: y = x b; tn: the weight gradient y += a^T b. */
+  /** Kind of product. nn: y = x b. tn: the weight gradient y += a^T b. */
   op: 'nn' | 'tn';
   m: number;
   n: number;
@@ -15,13 +15,13 @@ export interface MatmulResult {
 }
 
 export interface AttentionResult {
-  /** sequences x length, or a group that shares a prompt. */
+  /** Name of the batch: sequences x length, or a group that shares a prompt. */
   shape: string;
   forwardMs: number;
   backwardMs: number;
 }
 
-/** Tokens per second, and the share of the peak by 2 (decode) or 6 (train) x parameters x tokens. */
+/** Speed in tokens per second. `shareOfPeak` counts 2 (decode) or 6 (train) operations per parameter and token. */
 export interface Rate {
   tokensPerSecond: number;
   gflops: number;
@@ -34,128 +34,133 @@ type KernelTimes = Record<string, { calls: number; ms: number }>;
 export interface TrainResult extends Rate {
   /** Milliseconds on the host to record and submit one step. */
   encodeMs?: number;
-  /** Share of the kernels' own time that is neither a matrix product nor attention. */
+  /** Share of all kernels' time that is spent in kernels other than matrix products and attention. */
   shareOutsideProducts?: number;
   /** Calls and milliseconds by kernel, summed over a step. */
   kernels?: KernelTimes;
-  /** Our tokens per second divided by the peer's. */
+  /** webgrpo's tokens per second divided by the peer's. */
   ratio?: { tfjs?: number; jaxjs?: number };
 }
 
 interface DecodeResult extends Rate {
-  /** Kernels of a short generation, including its prompt. */
+  /** Time by kernel of a short generation, including its prompt. */
   kernels?: KernelTimes;
-  /** Our tokens per second divided by the peer's. */
+  /** webgrpo's tokens per second divided by the peer's. */
   ratio?: { ortWebgpu?: number; ortWasm?: number; tfjsDecode?: number };
 }
 
 export interface Report {
   adapter: Pick<AdapterSummary, 'vendor' | 'architecture' | 'description' | 'isSoftware'>;
-  /** Recorded to distinguish a busy machine from a slow one. */
+  /** Conditions of the measurement. They show whether slow results come from a busy machine or a slow one. */
   conditions: {
     date: string;
     host: string;
     cores: number;
     loadAverage?: number;
-    /** 'off' if indices were not checked (`WEBGRPO_ROBUSTNESS`). */
+    /** 'off' if shaders did not check buffer indices (`WEBGRPO_ROBUSTNESS`). */
     robustness?: 'off';
     quick: boolean;
-    /** Source of the table of product tiles. Undefined in older results. */
+    /** Source of the table that selects the tiles of matrix products. Undefined in older results. */
     tiles?: TableSource;
   };
   peak?: {
     gflops: number;
-    /** GFLOP/s with 16-bit floats, if the adapter supports shader-f16. */
+    /** Peak GFLOP/s with 16-bit floats, if the adapter supports shader-f16. */
     gflopsF16?: number;
-    /** Read plus write of a large copy, in GB/s. */
+    /** GB/s of a large copy, counting bytes read and bytes written. */
     copyGbPerS?: number;
     dispatchUs?: number;
     encodeUs?: number;
     mapMs?: number;
   };
   matmul?: MatmulResult[];
-  /** On request: GFLOP/s of a product by tile, and the tile that is used. */
+  /** Only on request: GFLOP/s of a matrix product with each tile, and the tile that webgrpo chooses. */
   tiles?: { m: number; n: number; k: number; chosen: string; gflops: Record<string, number> }[];
-  /** On request: milliseconds of a product with packed weights (transposed: x W^T), by method. */
+  /** Only on request: milliseconds of a matrix product with packed weights (transposed: x W^T), by method. */
   quantized?: { m: number; n: number; k: number; transposed: boolean; ms: Record<string, number> }[];
-  /** On request: nanoseconds of single operations for a whole subgroup. */
+  /** Only on request: nanoseconds of single operations for a complete subgroup. */
   micro?: Record<string, number>;
-  /** Milliseconds until the page can be used, and until it decodes after Start; by `npm run bench:startup`. */
+  /** From `npm run bench:startup`: milliseconds until the page can be used, and from Start to the first decode step. */
   startup?: Record<'interactiveMs' | 'firstDecodeMs' | 'loadedMs' | 'loadAverage', number> & {
     fresh: Record<string, number>;
   };
   attention?: AttentionResult[];
   prefill?: Rate;
-  /** Results by number of sequences. */
+  /** Decode results, keyed by the number of sequences. */
   decode?: Record<string, DecodeResult>;
-  /** On request: with and without guesses, best of rounds run in turn. */
+  /** Only on request: decoding without and with speculative decoding. The two run in turn, and the best round of each counts. */
   speculative?: {
     setting: string;
     sequences: number;
     plainMs: number;
     guessingMs: number;
-    /** Share of the guessed tokens that were accepted, and guesses per sequence. */
+    /** Share of the draft tokens that were accepted. `guessed`: draft tokens per sequence and round. */
     acceptance: number;
     guessed: number;
   }[];
   train?: TrainResult;
   scaling?: ({ change: string } & Rate)[];
-  /** On request: 12 layers, hidden 768, vocabulary 32k. */
+  /** Only on request: a model with 12 layers, hidden size 768 and vocabulary 32k. */
   large?: { parameters: number; decode: Record<string, Rate>; train: Rate };
   step?: {
-    /** Random weights never stop early, so their step is longer. */
+    /** 'random' weights never stop a sample early, so the step takes longer than with a checkpoint. */
     weights: 'checkpoint' | 'random';
     /** Seconds by phase. */
     phases: Record<string, number>;
     idleShare?: number;
     generatedTokensPerSecond: number;
   };
-  /** On request: medians of the same steps, by share of groups with equal rewards and `actor.skipZeroAdvantages`. */
+  /** Only on request: median times of the same steps with `actor.skipZeroAdvantages` on and off, by share of groups with equal rewards. */
   skip?: ({ equalGroups: number } & Record<'on' | 'off', { updateS: number; stepS: number }>)[];
   /**
-   * On request: rows of a sample's criteria, with a shared prompt and with a complete prompt per reply; milliseconds per sample, by how
-   * many are judged at a time.
+   * Only on request, cost of a rubric reward. `rows`: token rows for the criteria of a sample, with a shared prompt and with a complete
+   * prompt per reply. `ms`: milliseconds per sample, by number of samples judged together.
    */
   rubric?: { rows: { shared: number; whole: number }; ms: Record<string, number> };
-  /** On request: the same steps by setting, with the sum of generation's seconds and the median of the device's idle share. */
+  /**
+   * Only on request: the same steps with each value of rollout.asyncScheduling. `genS`: total seconds of generation. `idleShare`: median
+   * share of the step in which the device was idle.
+   */
   asyncScheduling?: Record<AsyncScheduling, { genS: number; idleShare?: number }>;
-  /** One step of samples that search: awaited one by one, and behind a barrier each turn. */
-  /** One device and the same searches; see bench/pipelines.ts. */
+  /** The three pipelines on one device with the same searches; see bench/pipelines.ts. */
   pipelines?: { samples: number } & Record<
     'onPolicy' | 'oneStepOff' | 'fullyAsync',
     {
-      /** Seconds to train on that many samples. */
+      /** Seconds to train on `samples` samples. */
       seconds: number;
-      /** Share of the time in which training waited for samples. */
+      /** Share of `seconds` in which training waited for samples. */
       idleShare: number;
-      /** Share of the trained tokens that older weights sampled. */
+      /** Share of the trained tokens that were sampled with older weights. */
       staleShare: number;
     }
   >;
-  /** The experience queue in memory: records of 128 tokens put, taken and cleared. */
+  /** The experience queue in memory: rate at which records of 128 tokens are put, taken and cleared. */
   queue?: { putsPerS: number; bytesPerS: number };
+  /** One step of samples that search: each sample awaits its own tools, or all samples wait at a barrier in each turn. */
   asyncTools?: {
     samples: number;
     turns: number;
-    /** Time that each method waits for searches alone: the slowest of every turn; the slowest sample's. */
+    /**
+     * Milliseconds that searches alone take: with a barrier, the slowest search of each turn; without, the searches of the slowest sample.
+     */
     barrierSearchMs: number;
     asyncSearchMs: number;
     barrierMs: number;
     asyncMs: number;
-    /** Number of samples of both runs that did not end as expected. */
+    /** Number of samples of the barrier run and the async run together that did not end as expected. */
     lostSamples: number;
-    /** Share of the time in which the device computed. */
+    /** Share of the measured time in which the GPU computed. */
     barrierBusyShare?: number;
     asyncBusyShare?: number;
   };
-  /** On request: weights sent to rollout on another device, by bucket size, and to a copy on the same one. */
+  /** Only on request: time to send weights to rollout on another device, by bucket size, and to copy them on the same device. */
   stream?: Transfer & {
     byBucketMib: Record<string, Transfer>;
-    /** Delta without any change: all weights are read and compared. */
+    /** Delta sync without any changed weight: all weights are still read and compared. */
     unchanged: Omit<Transfer, 'overlap'>;
     copy: Omit<Transfer, 'overlap'>;
   };
-  /** Steps with the profile recorded against the same steps without. Costs are medians of shares of the step. */
+  /** Steps that record a profile, compared with the same steps without. Costs are medians, as shares of a step's time. */
   profile?: { rounds: number; stepMs: number; events: ProfileCost; withGpuTimes?: ProfileCost };
   prefixSharing?: { speedup: number; rows: number; rowsWithout: number; gradientDifference: number };
 }
@@ -163,14 +168,14 @@ export interface Report {
 interface Transfer {
   bytes: number;
   seconds: number;
-  /** Share of the seconds in which one bucket was read while another was written. */
+  /** Share of `seconds` in which one bucket was read while another was written. */
   overlap: number;
 }
 
-/** Time added to a step, as a share of it. */
+/** Time that recording a profile adds to a step, as a share of the step's time. */
 interface ProfileCost {
   clock: number;
-  /** Time of all processors, which other programs on the machine disturb less. */
+  /** CPU time of the process, which other programs on the machine disturb less than wall time. */
   processor: number;
 }
 
@@ -318,8 +323,8 @@ export function table(report: Report): string {
 }
 
 /**
- * True if a step of n sequences takes less than twice one of n / 2, for all measured n up to 16; the rate then rises with n. Undefined if
- * fewer than two were measured.
+ * True if a step of n sequences takes less than twice one of n / 2, for all measured n up to 16; tokens per second then rise with n.
+ * Undefined if fewer than two were measured.
  */
 function growsLess(decode: Report['decode']): boolean | undefined {
   const rates = Object.entries(decode ?? {})
@@ -350,7 +355,10 @@ const rateCells = ({ tokensPerSecond, shareOfPeak }: Rate) => [`${fixed(tokensPe
 const fixed = (x: number) => (x >= 100 ? x.toFixed(0) : x.toPrecision(3));
 const percent = (x: number | undefined) => (x === undefined ? '' : `${(100 * x).toFixed(1)}%`);
 
-/** Returns a file name from the adapter. lavapipe and SwiftShader have separate vendor names. A browser's run does not replace Node's. */
+/**
+ * Returns a file name from the adapter. lavapipe and SwiftShader have separate vendor names. The name of a browser's report differs from
+ * the name of Node's, so that neither replaces the other.
+ */
 export function fileName({ adapter: { vendor, architecture, description }, conditions: { host } }: Report): string {
   const name = [vendor, architecture].filter(Boolean).join('-') || description;
   const slug = name.toLowerCase().replace(/[^a-z0-9]+/g, '-');

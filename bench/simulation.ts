@@ -70,7 +70,7 @@ async function main(args: string[]): Promise<void> {
   }
 }
 
-/** Starts runs like a user does. */
+/** Runs `webgrpo train` as a user would, and rooms with their workers. */
 class Runs {
   adapter = '';
   readonly #folder: string;
@@ -152,7 +152,7 @@ function start(args: string[]) {
   return process_;
 }
 
-/** Returns the times of an on-policy step. Training waits while samples are generated, and nothing else waits. */
+/** Returns the times of an on-policy step. In such a step, only training waits: for generation. */
 function measuredStep(metrics: Metrics): SimulatedStep {
   const seconds = metrics['timing_s/step'];
   const generated = metrics['timing_s/gen'] / seconds;
@@ -160,7 +160,7 @@ function measuredStep(metrics: Metrics): SimulatedStep {
   return { seconds, idleShare: { trainer, rollouter: metrics['rollouter/idle_ratio'] ?? 1 - generated } };
 }
 
-/** Rounds to milliseconds and tenths of tokens for storage. */
+/** Rounds numbers for storage: milliseconds to integers, token counts to tenths. */
 const rounded = (work: Workload): Workload => ({
   ...work,
   steps: work.steps.map((step) =>

@@ -1,8 +1,8 @@
 /**
- * Compares decoding with and without guesses, in turn in one process, on the recipe's model with prompts seen before. 'greedy' is an
- * evaluation of an unchanged model, in which the history predicts every token: the most that guesses can gain. 'sampled' uses a low
- * temperature after other samples of the same prompts, as late in training. End tokens are off, so that every sequence has its full
- * length.
+ * Compares decoding with and without draft tokens (speculative decoding), in turn in one process, on the recipe's model with prompts seen
+ * before. 'greedy' is an evaluation of an unchanged model, in which the history predicts every token: the most that guesses can gain.
+ * 'sampled' uses a low temperature after other samples of the same prompts, as late in training. End tokens are off, so that every sequence
+ * has its full length.
  */
 
 import type { Gpu } from '../src/gpu/device.ts';
@@ -17,7 +17,7 @@ import type { StepInputs } from './step.ts';
 const SETTINGS = { greedy: 0, sampled: 0.4 };
 const NEW_TOKENS = 48;
 const DRAFT = 8;
-/** Rounds that fill the history and compile kernels. */
+/** Warm-up rounds, which fill the history of drafts and compile kernels. */
 const WARM_UPS = 2;
 
 type Result = NonNullable<Report['speculative']>[number];
@@ -37,7 +37,7 @@ export async function benchSpeculative(gpu: Gpu, { loaded, task }: StepInputs, q
   return results;
 }
 
-/** Runs the same requests with guesses and without. */
+/** Runs the same requests with and without speculative decoding. */
 class Pair {
   readonly #plain: WgslRolloutEngine;
   readonly #guessing: WgslRolloutEngine;
@@ -68,7 +68,7 @@ class Pair {
     return { plainMs, guessingMs, acceptance, guessed: draftTokens / rounds / this.#prompts.length };
   }
 
-  /** Returns the milliseconds of a round. Throws if the two sample different tokens. */
+  /** Returns the milliseconds of a round without and with draft tokens. Throws if the two sample different tokens. */
   async #both(round: number): Promise<[number, number]> {
     const [plain, plainMs] = await this.#generate(this.#plain, round);
     const [guessed, guessingMs] = await this.#generate(this.#guessing, round);

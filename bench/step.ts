@@ -17,7 +17,7 @@ import type { Report } from './report.ts';
 /** Smaller settings for --quick. */
 export const QUICK_STEP = ['data.trainBatchSize=4', 'actor.ppoMiniBatchSize=2', 'rollout.n=4'];
 
-/** The default recipe, read by the caller's file reader. */
+/** The default recipe: its config, task and checkpoint, loaded by the caller. */
 export interface StepInputs {
   config: TrainConfig;
   task: Task;

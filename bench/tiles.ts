@@ -1,4 +1,4 @@
-/** Times every tile of the product that runs on this adapter, in turn. The choice in src/gpu/ops/matmul.ts is based on it. */
+/** Times a matrix product with every tile that this adapter supports, in turn. The choice in src/gpu/ops/matmul.ts is based on it. */
 
 import { MATMUL_TILES, namesOf } from '../kernels/tiles.ts';
 import type { Gpu } from '../src/gpu/device.ts';
@@ -10,7 +10,7 @@ import { secondsOf } from '../src/extensions/limits/index.ts';
 const ROWS = [1, 4, 8, 16, 32, 64, 256, 1024];
 const [N, K] = [384, 128];
 
-/** Returns GFLOP/s by rows and tile: best of `rounds` turns, so that a short disturbance does not decide between two tiles. */
+/** Returns GFLOP/s by rows and tile: the best of `rounds` measurements, so that a short disturbance does not decide between two tiles. */
 export async function benchTiles(gpu: Gpu, rounds: number): Promise<NonNullable<Report['tiles']>> {
   const tiles = namesOf(MATMUL_TILES).filter((tile) => runsOn(gpu, tile));
   const results: NonNullable<Report['tiles']> = [];

@@ -2,7 +2,7 @@
 
 import { elapsed } from '../src/extensions/limits/index.ts';
 
-/** Seconds after which a step is not repeated, because a peer has five minutes in total. */
+/** Seconds after which a slow step is not measured again, because a peer has five minutes in total. */
 const LONG_S = 30;
 
 /** Returns the best seconds of an asynchronous step, after `warmUps` steps that do not count. */

@@ -33,11 +33,11 @@ export function trainRate(config: ModelConfig, { tokens }: PackedBatch, seconds:
   return { tokensPerSecond: tokens.length / seconds, gflops: flops / seconds / 1e9 };
 }
 
-/** Returns our side of the headline step, which the caller can repeat. */
+/** Returns webgrpo's side of the headline comparison. The caller can repeat the step. */
 export async function headlineTrainer(gpu: Gpu, quick: boolean) {
   const batch = plainBatch(...trainShape(quick), HEADLINE.vocabSize);
   const engine = new WgslEngine(gpu, randomModel(gpu, HEADLINE), batch.tokens.length);
-  // Before the first step, with the weights that a peer has too.
+  // Log-probs before the first step, from the initial weights that a peer also uses.
   const { logProbs } = await engine.logProbs(batch, { temperature: 1 });
   const step = () => trainStep(engine, batch);
   const rate = async (rounds: number) => trainRate(HEADLINE, batch, await bestSeconds(step, rounds, 2));
@@ -53,7 +53,10 @@ export async function benchTrain(gpu: Gpu, quick: boolean, rounds: number, effor
   return { ...measured, encodeMs: await encodeMs(engine, batch), kernels, shareOutsideProducts };
 }
 
-/** Returns the milliseconds of recording. An async function runs synchronously up to its first await, which here is the read-back. */
+/**
+ * Returns the milliseconds that the host needs to record a step. An async function runs synchronously up to its first await, which here is
+ * the read-back.
+ */
 async function encodeMs(engine: ModelEngine, batch: PackedBatch): Promise<number> {
   let best = Infinity;
   for (let i = 0; i < 3; i++) {
@@ -69,7 +72,7 @@ async function encodeMs(engine: ModelEngine, batch: PackedBatch): Promise<number
   return best;
 }
 
-/** Returns `groups` groups of `n` samples of 32 tokens on a prompt of 64, which is computed once per group. */
+/** Returns `groups` groups, each with a prompt of 64 tokens, computed once, and `n` samples of 32 tokens. */
 function groupBatch(groups: number, n: number): PackedBatch {
   const { vocabSize } = HEADLINE;
   return packOne(
@@ -89,7 +92,7 @@ const CHANGES: [string, Partial<ModelConfig>, [number, number]][] = [
   ['vocabulary 4096', { vocabSize: 4096 }, [16, 64]],
 ];
 
-/** Groups x samples per group: 32 samples in all, so that only the prompts change. */
+/** Numbers of groups and of samples per group: always 32 samples in all, so that only the number of prompts changes. */
 const GROUPS: [number, number][] = [
   [16, 2],
   [8, 4],
@@ -141,7 +144,7 @@ async function gradientsAndSeconds(gpu: Gpu, groups: SequenceGroup[], rounds: nu
   return { gradients, seconds, rows: batch.tokens.length };
 }
 
-/** Returns the largest difference of any tensor, relative to the largest gradient of that tensor. */
+/** Returns the largest difference between two gradients of a tensor, relative to the largest element of that tensor's gradient. */
 function largestDifference(a: TensorMap, b: TensorMap): number {
   let largest = 0;
   for (const [name, { data }] of a) {

@@ -28,10 +28,10 @@ import { type ClaimedSample, FORGERIES, ForgingEngine } from './forgeries.ts';
 import { loadStep } from './nodeStep.ts';
 
 const STEP = 1;
-/** Problems that are sampled together, as in a step. */
+/** Number of problems that are sampled together, as in a step. */
 const GROUPS = 16;
 const HONEST = 'honest';
-/** Forgeries that need a model: the method, and the noise in the worker's weights. */
+/** Forgeries that need a model to be created: how a token is replaced, or the noise added to the worker's weights. */
 const GENERATED: Record<string, { how?: 'redrawn' | 'neighbour'; weightNoise?: number }> = {
   'one token drawn by another key, the rest honest after it': { how: 'redrawn' },
   'one token swapped for its neighbour in the distribution, the rest honest after it': { how: 'neighbour' },
@@ -45,7 +45,7 @@ interface Kept {
   kind: string;
   claim: SampleClaim;
   sample: ReturnType<typeof encodeSample>;
-  /** [T] probability mass before each sampled token, on the worker's adapter. */
+  /** [T] cumulative probability before each sampled token, computed on the worker's adapter. */
   below?: (number | null)[];
 }
 
@@ -114,7 +114,7 @@ async function write(file: string, honest: number, forgeries: number): Promise<v
   writeFileSync(file, lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
 }
 
-/** Returns [samples][T] probability mass before each sampled token; NaN for other tokens. */
+/** Returns [samples][T] cumulative probabilities before each sampled token; NaN for tokens that were not sampled. */
 async function belowOf(engine: WgslEngine, config: TrainConfig, samples: readonly ClaimedSample[]) {
   const drawn = samples.map(({ sample: { trajectory }, claim: { number, version } }) => {
     return { group: number, key: [0, 0] as const, version, trajectory };
@@ -128,13 +128,13 @@ interface Row {
   samples: number;
   tokens: number;
   accepted: number;
-  /** Near tokens of accepted samples. */
+  /** Near tokens in the accepted samples: tokens that differ from the expected ones by no more than the tolerance. */
   nearTokens: number;
   wrongDraws: number;
   wrongLogProbs: number;
   drawDistance: number;
   logProbDistance: number;
-  /** Distance between the masses before a token on the two adapters; honest samples only. */
+  /** Distance between the cumulative probabilities before a token on the two adapters; honest samples only. */
   massDistance?: number;
   reasons: Record<string, number>;
 }

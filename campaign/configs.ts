@@ -67,7 +67,7 @@ const COMMANDS = [
   'profile',
 ];
 
-/** Returns YAML of one or several keys, nested, or with values in place of sections. */
+/** Returns YAML with one or several keys, some nested, some with a value where the schema has a section. */
 function lines(paths: readonly string[]): fc.Arbitrary<string> {
   const line = fc.tuple(
     fc.constantFrom(...paths, '__proto__', 'constructor', 'a'),

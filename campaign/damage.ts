@@ -26,7 +26,7 @@ interface Damage {
   make(folder: string, other: string): void;
 }
 
-/** Returns what went wrong; undefined if the damage was detected as expected. */
+/** Returns what went wrong when the damaged checkpoint was loaded; undefined if the damage was detected as expected. */
 async function unnoticed(run: string, { file, make }: Damage): Promise<string | undefined> {
   const path = `${run}-damaged`;
   rmSync(path, { recursive: true, force: true });
@@ -36,7 +36,7 @@ async function unnoticed(run: string, { file, make }: Damage): Promise<string | 
   const before = snapshot(path);
   for (const use of TRAINER.includes(file) ? (['trainer'] as const) : (['trainer', 'model'] as const)) {
     const refused = await checkCheckpoint(disk, newest, use).catch((error: unknown) => error);
-    // The manifest's entry for a file that a model does not read can be wrong, because the model is intact.
+    // A damaged manifest can be wrong only about a file that a model does not read. The model is then intact.
     if (refused === undefined && use === 'model' && file === 'manifest.json') continue;
     if (!isSentence(refused)) return `as a ${use}: ${String(refused)}`;
     const notes: string[] = [];

@@ -1,6 +1,6 @@
 /**
- * Faults of the device at every phase of a step: it is lost, has no memory for a buffer, refuses a submit or a read-back. Each must end in
- * one error of its kind within ten seconds. The same work on a new device must then produce its usual results, bit for bit.
+ * Faults of the device at every phase of a step: the device is lost, has no memory for a buffer, or refuses a submit or a read-back. Each
+ * must end in one error of its kind within ten seconds. The same work on a new device must then produce its usual results, bit for bit.
  */
 
 import { installDawn } from '../src/cli/dawn.ts';
@@ -11,10 +11,10 @@ import { type Outcome, type Phase, PHASES, runScenario } from './device/scenario
 import type { CampaignOptions, CampaignPart, CampaignRow } from './part.ts';
 
 const LIMIT_MS = 10_000;
-/** Milliseconds after which the complete form ends. */
+/** Milliseconds after which the complete form of this part ends. */
 const FULL_MS = 330_000;
 
-/** The kinds of fault, their names in the table, and the error in which each must end. */
+/** Names of the kinds of fault in the table, and the error class in which each must end. */
 const KINDS: Record<FaultKind, { what: string; error: new (...args: never[]) => Error }> = {
   lost: { what: 'device lost', error: DeviceLostError },
   'out of memory': { what: 'out of memory at a buffer', error: OutOfMemoryError },
@@ -50,7 +50,7 @@ async function run({ seed, full, say }: CampaignOptions): Promise<CampaignRow[]>
     const rounds = full ? 1000 : 1;
     for (let round = 0; round < rounds && performance.now() - started < FULL_MS; round++) {
       for (const [k, kind] of (Object.keys(KINDS) as FaultKind[]).entries()) {
-        // The short form tries each kind at two phases, the complete one at all.
+        // The short form tries each kind of fault in two phases of a step, the complete form in all phases.
         const reached = PHASES.filter((phase) => (operations.get(phase)?.[kind] ?? 0) > 0);
         const start = Math.floor(uniform() * reached.length);
         for (const phase of full ? reached : [reached[start], reached[(start + 2) % reached.length]]) {

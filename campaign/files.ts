@@ -1,6 +1,6 @@
 /**
- * The disk under a run stops, or fails once, at operation k, for every k (like SQLite's own tests). The run is then resumed, and must
- * produce the same metrics, rollouts and checkpoints, bit for bit, as the undisturbed run.
+ * The disk under a run stops, or fails once, at operation k, for every k (like SQLite's own tests). The run is then resumed. The resumed
+ * run must produce the same metrics, rollouts and checkpoints, bit for bit, as the undisturbed run.
  */
 
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
@@ -25,13 +25,13 @@ const SETTINGS = {
 };
 const ERRORS: Fault[] = ['ENOSPC', 'EIO'];
 
-/** Returns all numbers 0..count in the complete form, otherwise one in `keep`. */
+/** Returns all numbers from 0 to `count` - 1 in the complete form, otherwise one of every `keep`. */
 const sampled = (count: number, { full, seed }: CampaignOptions, keep: number): number[] =>
   Array.from({ length: count }, (_, k) => k).filter((k) => full || (k + seed) % keep === 0);
 
 /** Runs `work` in an empty folder, which is deleted afterwards. Progress lines are not shown. */
 export async function inFolder<T>(work: (folder: string) => Promise<T>): Promise<T> {
-  // Thousands of runs: use a disk in memory if there is one.
+  // The campaign makes thousands of runs, so use a disk in memory if there is one.
   const root = mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'webgrpo-campaign-'));
   const write = process.stderr.write.bind(process.stderr);
   process.stderr.write = () => true;

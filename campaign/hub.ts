@@ -44,7 +44,7 @@ function cases(seed: number, count: number): Case[] {
   return [...each, ...fc.sample(drawn, { seed, numRuns: Math.max(0, count - each.length) })].slice(0, count);
 }
 
-/** Returns what went wrong; undefined if everything held. */
+/** Returns what went wrong; undefined if nothing did. */
 async function wrongOf(hub: LyingHub, { lies, token, address }: Case): Promise<string | undefined> {
   const outside = mkdtempSync(join(tmpdir(), 'webgrpo-campaign-'));
   const cache = join(outside, 'cache', 'models');
@@ -66,7 +66,7 @@ async function wrongOf(hub: LyingHub, { lies, token, address }: Case): Promise<s
       JSON.stringify([...(weights as Map<string, { data: Float32Array }>)].map(([n, { data }]) => [n, data[0]])) ===
       hub.first;
     if (first instanceof Map && hub.isChecked(address) && !isSame(first)) return 'other weights than were expected';
-    // The remains of a bad download must not prevent a good one.
+    // The remains of a failed download must not prevent a later correct one.
     if (/\n|\u00e9|"/.test(token.trim())) return undefined;
     hub.begin([]);
     const again = await open().catch((error: unknown) => error as Error);

@@ -3,10 +3,10 @@
 import { Worker } from 'node:worker_threads';
 import type { CampaignRow } from './part.ts';
 
-/** Result of one input; undefined `wrong` = it was handled correctly. */
+/** Result of one input. `wrong` is undefined if the input was handled correctly. */
 export interface Verdict {
   wrong?: string;
-  /** "refused" or "works", for the note. */
+  /** How the input was handled: "refused" or "works". The campaign's row counts them. */
   held?: string;
 }
 
@@ -14,7 +14,7 @@ const LIMIT_MS = 10_000;
 const LIMIT_BYTES = 2 ** 30;
 const HEAP_MB = 1024;
 
-/** Runs one worker at a time. An ended worker is replaced at the next input. */
+/** Runs one worker at a time. A worker that ended is replaced at the next input. */
 export class Isolated {
   readonly #code: string;
   #worker: Worker | undefined;

@@ -16,20 +16,20 @@ interface Whole {
   seconds: number;
 }
 
-/** One case. Resolves to a sentence if something went wrong, otherwise to undefined. */
+/** One case: kills or disturbs a run. Resolves to a sentence if something went wrong, otherwise to undefined. */
 type Case = (whole: Whole, name: string, rng: Rng) => Promise<string | undefined>;
 
-/** Lines on standard error after which a process is killed, within that many milliseconds: while it starts, loads, compiles, trains. */
+/** Texts on standard error that mark the moments to kill at: start, loading, compilation, training. The kill follows within AFTER_MS. */
 const MOMENTS = ['', 'model: ', 'kernels: compiling', 'adapter: ', '\nstep ', '\nstep '];
 const AFTER_MS = 300;
 
-/** Seconds after which no more processes are killed. A slow machine thus kills fewer. */
+/** Seconds after which no more processes are killed. A slow machine therefore has fewer kills. */
 const FULL_S = 900;
 
 /** Maximum number of kills of one run, which then runs to its end. */
 const KILLS_A_CHAIN = 8;
 
-/** Runs `work` next to an undisturbed run. */
+/** Makes an undisturbed run, then runs `work`, which compares its own runs with it. */
 async function besideWhole<T>(say: (line: string) => void, work: (whole: Whole) => Promise<T>): Promise<T> {
   const runs = new Runs();
   try {
@@ -62,7 +62,7 @@ async function kills(whole: Whole, rng: Rng, count: number, say: (line: string) 
         if (signal === 'SIGKILL') done++;
         else if (code !== 0) failures.push(`${name}: ended with ${code} before the kill: ${said}`);
         writes += atWrite && signal === 'SIGKILL' ? 1 : 0;
-        if (code === 0) break; // the run had ended before
+        if (code === 0) break; // the run had ended before the kill
       }
       const wrong = await endsLike(whole, name);
       if (wrong !== undefined) failures.push(`${name}: ${wrong}`);
@@ -82,7 +82,7 @@ async function kills(whole: Whole, rng: Rng, count: number, say: (line: string) 
   };
 }
 
-/** Starts a run and kills it at a random moment: after a time, or after changes in its folder of checkpoints. */
+/** Starts a run and kills its process at a random moment: after some milliseconds, or after some changes in its checkpoint folder. */
 async function killed({ runs }: Whole, name: string, atWrite: boolean, rng: Rng): Promise<Ended> {
   const running = runs.train(name);
   if (atWrite) await writesIn(`${runs.path(name)}/checkpoints`, rng.int(1, 8), running);
@@ -92,7 +92,7 @@ async function killed({ runs }: Whole, name: string, atWrite: boolean, rng: Rng)
   return running.ended;
 }
 
-/** Resolves after `count` names were added, deleted or changed in a folder, which may not exist yet. */
+/** Resolves after `count` files or folders were added, deleted or changed in a folder, which may not exist yet. */
 async function writesIn(folder: string, count: number, { ended }: Running): Promise<void> {
   let isOver = false;
   void ended.then(() => (isOver = true));
@@ -106,7 +106,7 @@ async function writesIn(folder: string, count: number, { ended }: Running): Prom
   });
 }
 
-/** Resumes a run to its end. Returns how it differs from the unbroken run; undefined if equal. */
+/** Resumes a run to its end. Returns how it differs from an undisturbed run; undefined if the two are equal. */
 async function endsLike({ runs, want }: Whole, name: string): Promise<string | undefined> {
   const { code, said } = await runs.train(name).ended;
   return code === 0 ? difference(runs.path(name), want) : `ended with ${code}: ${said}`;
@@ -115,7 +115,7 @@ async function endsLike({ runs, want }: Whole, name: string): Promise<string | u
 const expected = (what: string, got: unknown, want: unknown): string | undefined =>
   got === want ? undefined : `${what} is ${String(got)}, not ${String(want)}`;
 
-/** Sends one signal: the run must save, exit with code 3, and resume. */
+/** Sends one signal. The run must save, exit with code 3, and then be resumable. */
 const stopped =
   (signal: NodeJS.Signals): Case =>
   async (whole, name, rng) => {
@@ -127,7 +127,7 @@ const stopped =
     return wrong ?? endsLike(whole, name);
   };
 
-/** Sends a second signal after one that requested a stop: the run must end immediately, and resume. */
+/** Sends a second signal after one that requested a stop. The run must end immediately, and then be resumable. */
 const stoppedTwice =
   (signal: NodeJS.Signals): Case =>
   async (whole, name, rng) => {
@@ -166,7 +166,7 @@ const inWarmStart =
     return wrong ?? endsLike(whole, name);
   };
 
-/** Starts two processes on one folder, together or one later. One must be refused, and the other not disturbed. */
+/** Starts two processes on one run folder, together or one later. One of them must be refused, and the other must not be disturbed. */
 const twoAtOnce =
   (delay: number): Case =>
   async (whole, name) => {
@@ -183,7 +183,7 @@ const twoAtOnce =
     );
   };
 
-/** Moves the folder away during the run. */
+/** Moves the run folder away during the run. */
 const robbed =
   (take: (path: string) => void, isBack: boolean): Case =>
   async (whole, name, rng) => {
@@ -204,7 +204,7 @@ const robbed =
 const rename = (path: string) => renameSync(path, `${path}-away`);
 const remove = (path: string) => rmSync(path, { recursive: true });
 
-/** Other kinds of faults: their cases by name, and the number of cases in the short form. */
+/** Kinds of faults other than repeated kills. Each has its cases by label, and the number of cases that the short form runs. */
 const KINDS: Record<string, { cases: [label: string, one: Case][]; count: number }> = {
   'SIGTERM, SIGHUP, Ctrl-C once: saved, exit code 3, gone on with to the same end': {
     cases: (['SIGTERM', 'SIGHUP', 'SIGINT', 'SIGTERM', 'SIGHUP', 'SIGINT'] as const).map((name) => [

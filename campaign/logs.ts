@@ -1,4 +1,4 @@
-/** Line-based inputs and files of a run: logs, problems, tokens, calls, expressions. */
+/** Line-based inputs: the log files of a run, problem files, token texts, tool calls, arithmetic expressions. */
 
 import fc from 'fast-check';
 import { TOOL_PARSERS } from '../src/rollout/tools/parser.ts';

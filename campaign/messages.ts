@@ -1,4 +1,4 @@
-/** Invalid messages to the engine's worker: of wrong types, too early, twice. Each is answered by an error. */
+/** Invalid messages to the engine's worker: messages of wrong types, too early, or sent twice. Each is answered by an error. */
 
 import * as Comlink from 'comlink';
 import fc from 'fast-check';
@@ -8,7 +8,7 @@ import { createDeviceEngine } from '../src/workers/localEngine.ts';
 import type { CampaignPart } from './part.ts';
 
 const LIMIT_MS = 5000;
-/** Methods to call. Node has no OPFS, so a model cannot be opened either. */
+/** Methods of the engine that are called. Node has no OPFS, so `openModel` must fail too. */
 const CALLS: (keyof EngineApi)[] = [
   ...([
     'openModel',
@@ -46,7 +46,7 @@ const SPECS = [
   { weights: new Map(), config: { numHiddenLayers: 1e9 }, maxMemoryMib: -1 },
 ];
 
-/** Methods that have nothing to do without a loaded engine, and return no answer. */
+/** Methods that have nothing to do before an engine is loaded, and then return nothing. */
 const MAY_RESOLVE = ['destroy', 'useVocabulary'];
 
 async function wrongOf(api: EngineApi, call: string, given: unknown[]): Promise<string | undefined> {

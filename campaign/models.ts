@@ -1,4 +1,4 @@
-/** Untrusted models, adapters, tokenizers and chat templates: each is refused with an error message, or is usable. */
+/** Untrusted models, adapters, tokenizers and chat templates: each must be refused with an error message, or be usable. */
 
 import { Isolated, judged } from './isolated.ts';
 import { templateCases, tokenizerCases } from './models/tokenizers.ts';

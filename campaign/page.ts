@@ -10,7 +10,7 @@ import { mulberry32 } from '../src/model/random.ts';
 import type { CampaignOptions, CampaignPart, CampaignRow } from './part.ts';
 import type * as OpfsFaults from './page/opfsFaults.ts';
 
-/** Steps of a small run, whose groups contain different tries, so that the weights change. */
+/** Number of steps of a small run. Its groups contain different tries, so that the weights change. */
 const STEPS = 6;
 const SETTINGS = {
   'data.trainBatchSize': 2,
@@ -44,7 +44,7 @@ class Runs {
   }
 
   /**
-   * Runs once. Breaks the run by `next()`, counted from the last break, until that returns undefined. Returns its metrics without timings.
+   * Runs once. Breaks the run with the faults that `next()` returns, until `next()` returns undefined. Returns its metrics without timings.
    */
   async broken(next: () => { moment: Moment; afterMs: number } | undefined): Promise<string> {
     const context = await this.#browser.newContext();
@@ -69,7 +69,7 @@ class Runs {
     return page;
   }
 
-  /** True if the run has ended. If it stopped after many losses in a row, the test presses the button. */
+  /** True if the run has ended. If it stopped after many losses in a row, this presses "Resume". */
   async #isDone(page: Page, withinMs: number): Promise<boolean> {
     const until = Date.now() + withinMs;
     for (;;) {

@@ -3,19 +3,19 @@
 export interface CampaignOptions {
   /** Determines everything random in a part. */
   seed: number;
-  /** False: a form of about ten seconds, which `npm test -- --full` runs. */
+  /** False = a short form of about ten seconds, which `npm test -- --full` runs. */
   full: boolean;
   /** Prints progress on standard error. */
   say(line: string): void;
 }
 
 export interface CampaignRow {
-  /** The fault and the expected behaviour, as docs/lab/reliability.md prints it. */
+  /** The fault and the expected behaviour, as printed in docs/lab/reliability.md. */
   what: string;
   tried: number;
   /** Number of cases that were lost, wrong, silent or hanging; the goal is 0. */
   wrong: number;
-  /** Other counts, in a few words. */
+  /** Other counts, as a few words of text. */
   note?: string;
   /** One line for each case that went wrong, with a way to repeat it. */
   failures: string[];

@@ -1,6 +1,6 @@
 /**
- * Workers of a room that are not trusted: for each attack, what it wins by the check without the rule against it, and with the rule. A toy
- * policy draws the tokens; agent loop, draws, replay, verifier, leases and signatures are the real ones.
+ * Attacks by untrusted workers of a room. For each attack, counts what the worker gains if the verification lacks the rule against the
+ * attack, and with the rule. A toy policy samples the tokens. Agent loop, sampling, replay, verifier, leases and signatures are real.
  */
 
 import { readFileSync } from 'node:fs';
@@ -30,7 +30,7 @@ import type { Task } from '../src/tasks/task.ts';
 import type { CampaignPart, CampaignRow } from './part.ts';
 import { ToyPolicy, ToyTurns } from './rooms/toy.ts';
 
-/** Version of the prompts. The two before it are kept, too. */
+/** Version of the weights that the prompts require. The two versions before it are also stored. */
 const VERSION = 3;
 const STEP = 4;
 const N = 8;
@@ -74,7 +74,7 @@ class Room {
     return samples.map((sample, i) => ({ sample, number: numbers[Math.floor(i / N)], s: i % N }));
   }
 
-  /** Verifies claims, as a controller that does not exclude anyone. Returns how many of each result there are. */
+  /** Verifies claims like a controller that does not exclude any worker. Returns the number of claims by result. */
   async verify(claims: readonly Claimed[], { task = this.task } = {}): Promise<Record<string, number>> {
     const { config, tokenizer, policy } = this;
     const groups = new Map(claims.map(({ number }) => [`${STEP}.${number}`, this.groupOf(number)]));
@@ -97,7 +97,10 @@ class Room {
     return results;
   }
 
-  /** The check of tokens without the rule of one version: each token by the version that it claims. Returns the accepted samples. */
+  /**
+   * Verifies tokens without the rule that all tokens use one version of the weights: each token is checked with the version that it claims.
+   * Returns the accepted samples.
+   */
   async acceptedByOwnVersions(claims: readonly Claimed[]): Promise<number> {
     let accepted = 0;
     for (const {
@@ -126,7 +129,7 @@ class Room {
 const differ = (a: Claimed, b: Claimed): boolean =>
   a.sample.trajectory.responseIds.some((id, t) => id !== b.sample.trajectory.responseIds[t]);
 
-/** Returns a row for forged samples: each accepted one is wrong. */
+/** Returns a row for forged samples. Each accepted sample counts as a failure. */
 function row(attack: string, tried: number, results: Record<string, number>, without: string): CampaignRow {
   const { accepted = 0, ...reasons } = results;
   const why = Object.entries(reasons).map(([reason, count]) => `${count} ${reason}`);
@@ -140,11 +143,12 @@ function row(attack: string, tried: number, results: Record<string, number>, wit
   };
 }
 
-/** V1 to V3: other versions than the prompt's. */
+/** V1 to V3: tokens sampled with versions of the weights other than the prompt's version. */
 async function versions(room: Room, count: number): Promise<CampaignRow[]> {
   const { policy } = room;
   const honest = await room.generate(new ToyTurns(policy, () => VERSION), count);
-  // The worker takes, for each token, the version whose token has the largest number: any goal will do.
+  // For each token, the worker picks the version of the weights that samples the largest token id. Any other preference would serve as
+  // well.
   const best = (key: readonly [number, number], position: number) =>
     [VERSION, VERSION - 1, VERSION - 2].reduce((a, b) =>
       policy.draw(b, key, position).id > policy.draw(a, key, position).id ? b : a,
@@ -174,7 +178,7 @@ async function versions(room: Room, count: number): Promise<CampaignRow[]> {
   ]; // oxfmt-ignore
 }
 
-/** Says one turn, whatever the model would. */
+/** A model that always generates one given turn. */
 class ScriptedCall implements TurnEngine {
   readonly #ids: Uint32Array;
   constructor(ids: Uint32Array) {
@@ -195,7 +199,7 @@ class ScriptedCall implements TurnEngine {
   abort(): void {}
 }
 
-/** V5: calls of tools with arguments that the model did not sample. */
+/** V5: tool calls with arguments that the model did not sample. */
 async function ownArguments(seed: number, count: number): Promise<CampaignRow> {
   const room = new Room(seed);
   room.config.data.maxResponseLength = 150;
@@ -211,7 +215,7 @@ async function ownArguments(seed: number, count: number): Promise<CampaignRow> {
   for (const { sample, number, s } of forged) {
     const claim = { uid: '', number, step: STEP, s, version: VERSION };
     const replay = { config, task: spied, tokenizer };
-    await replaySample(replay, room.groupOf(number).problem, sample, claim).catch(() => undefined); // the output differs then
+    await replaySample(replay, room.groupOf(number).problem, sample, claim).catch(() => undefined); // rejects: the spied tool's output differs
   }
   const before = calls;
   calls = 0;
@@ -227,7 +231,9 @@ async function ownArguments(seed: number, count: number): Promise<CampaignRow> {
   };
 }
 
-/** V4: a worker that takes all that it can, sends signs of life for ever and never a sample. Beside it, one honest worker. */
+/**
+ * V4: a worker that takes every group it can get, sends heartbeats for ever, and never sends a sample. One honest worker competes with it.
+ */
 function hold(count: number): CampaignRow {
   const [silentMs, deadlineMs, second] = [30_000, 600_000, 1000];
   const run = (limits: { deadlineMs: number; maxHeld: number }) => {
@@ -254,7 +260,7 @@ function hold(count: number): CampaignRow {
   return row('V4: groups held for ever', count, results, `${before} held for ever`);
 }
 
-/** V6 and V8: messages in the name of another worker, which the server cannot tell apart. */
+/** V6 and V8: messages in the name of another worker. The NATS server cannot tell the two workers apart. */
 async function otherNames(count: number): Promise<CampaignRow[]> {
   const [victim, own] = [await newUserKey(), await newUserKey()];
   const signer = await Signer.of(own.seed);
@@ -280,7 +286,7 @@ async function otherNames(count: number): Promise<CampaignRow[]> {
   ];
 }
 
-/** V7: the choice among the tokens of a large vocabulary that are within the tolerance of mass. */
+/** V7: the worker chooses among the tokens of a large vocabulary that are within the verifier's tolerance of cumulative probability. */
 function tail(seed: number, count: number): CampaignRow[] {
   const [vocabulary, T, prompt] = [50_000, 100, 10];
   const rng = keyedRng('tail', seed);
@@ -307,7 +313,7 @@ function tail(seed: number, count: number): CampaignRow[] {
     const right = Array.from({ length: T }, (_, t) =>
       tokenAt(Math.fround(uniformAt(key, prompt + t) * cdf[vocabulary])),
     );
-    // At every position, the token within the tolerance that is farthest from the right one.
+    // At every position, take the token that is farthest from the right one within the tolerance.
     const chosen = right.map((_, t) => {
       const u = uniformAt(key, prompt + t) * cdf[vocabulary];
       const [low, high] = [tokenAt(u - 0.9 * TOLERANCE.draw), tokenAt(u + 0.9 * TOLERANCE.draw)];
@@ -331,7 +337,7 @@ function tail(seed: number, count: number): CampaignRow[] {
       };
       return checkDraws({ group: 0, key, version: 0, trajectory }, bounds, tolerance).rejection === undefined;
     };
-    // Two near tokens of a sample are within the rule, as rounding makes some. An attack needs more.
+    // The rule allows two near tokens per sample, because rounding can cause them. An attack needs more.
     if (chosen.filter((id, t) => id !== right[t]).length <= 2) continue;
     found.tried++;
     if (check(chosen, absolute)) found.without++;
@@ -353,7 +359,7 @@ function tail(seed: number, count: number): CampaignRow[] {
   return [row(what, count, results, `${without}; one such token a sample passes still (${found.one} of ${count})`)];
 }
 
-/** Honest workers: on the controller's adapter, and on one whose probabilities differ. */
+/** Honest workers must be accepted: one on the controller's adapter, and one on an adapter whose probabilities differ slightly. */
 async function honestWorkers(room: Room, count: number): Promise<CampaignRow[]> {
   const rows: CampaignRow[] = [];
   for (const [name, noise] of [['the same adapter', 0], ['an adapter whose probabilities differ by up to 1e-5', 1e-5]] as const) {

@@ -1,4 +1,4 @@
-/** Programs for the sandbox that try to escape, to survive, to take all resources or never to end. */
+/** Programs for the sandbox that try to escape, outlive their call, take all resources, or never end. */
 
 import { runJavascript } from '../src/tasks/tools/javascript.ts';
 import type { CampaignPart } from './part.ts';
@@ -12,7 +12,7 @@ const PROBE =
   "typeof leaked + Object.prototype.leaked + [].leaked + (Array.prototype.map + '').includes('native') + typeof fetch + " +
   'typeof process + typeof postMessage + typeof require + (Math.random() === Math.random()) + Math.random() + Date.now()';
 
-/** Returns the longest time, in milliseconds, in which this thread did not return to its event loop. */
+/** Returns the longest time, in milliseconds, for which this thread was blocked. */
 function watch(): { end: () => number } {
   let [last, longest] = [performance.now(), 0];
   const timer = setInterval(() => {
@@ -37,7 +37,7 @@ async function wrongOf(code: string, clean: string, tries = 1): Promise<string |
   if (typeof output !== 'string' || output.length > LIMITS.maxOutput + 100) return `gives ${output.length} characters`;
   if (output.includes('OUT')) return `got out: ${output.slice(0, 100)}`;
   if (took > LIMIT_MS) return `ran for ${took.toFixed(0)} ms`;
-  // Other processes can block this thread too. An effect of the program shows every time.
+  // Other processes can block this thread too, so repeat the measurement. If the program blocks the thread, every repetition shows it.
   if (blocked > BLOCKED_MS && tries < 3) return wrongOf(code, clean, tries + 1);
   if (blocked > BLOCKED_MS) return `held the main thread for ${blocked.toFixed(0)} ms`;
   const after = await runJavascript(PROBE, { ...LIMITS, timeMs: 5000 }, undefined, 'key');
@@ -52,7 +52,7 @@ export const part: CampaignPart = {
     const tried = full ? programs : programs.filter((_, i) => i % 4 === 0);
     const failures: string[] = [];
     const written: string[] = [];
-    // Output of a worker appears here, as this process's own.
+    // Output of a sandbox worker would appear here, as output of this process.
     const { write } = process.stderr;
     process.stderr.write = (text: string | Uint8Array) => written.push(String(text)) > 0;
     try {

@@ -15,7 +15,7 @@ import { reverseTextTask } from '../src/tasks/reverseText.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../src/workers/localEngine.ts';
 import type { CampaignOptions, CampaignPart, CampaignRow } from './part.ts';
 
-/** Steps and requests of the complete form, and the maximum seconds for each. */
+/** Numbers of steps and requests in the complete form, and the maximum seconds for each kind. */
 const STEPS = 5000;
 const REQUESTS = 100_000;
 const FULL_S = 360;
@@ -26,7 +26,7 @@ const BATCH = 32;
 const HEAP_ROOM = 4 << 20;
 const PROCESS_ROOM = 64 << 20;
 
-/** Values that must not grow: bytes, and numbers of objects. */
+/** Measurements that must not grow: bytes, and numbers of objects. */
 interface Footprint {
   heap: number;
   process: number;
@@ -81,7 +81,7 @@ async function run({ seed, full, say }: CampaignOptions): Promise<CampaignRow[]>
   }
 }
 
-/** Runs a short turn. Many turns have different prompts, and some are aborted. */
+/** Runs a short turn. Most turns have different prompts, and some are aborted. */
 async function request({ rollout, tokenizer }: LocalEngine, seed: number, index: number): Promise<void> {
   const contextIds = Uint32Array.from(tokenizer.encode(`reverse ${index % 500}`));
   const requestId = `soak-${index}`;
@@ -104,7 +104,7 @@ async function request({ rollout, tokenizer }: LocalEngine, seed: number, index:
 interface Soak {
   what: string;
   count: number;
-  /** Number of items that one call of `one` counts as. */
+  /** Number of steps or requests in one call of `one`. */
   each?: number;
   seconds: number;
   one(): Promise<unknown>;
@@ -112,7 +112,10 @@ interface Soak {
   say(line: string): void;
 }
 
-/** Compares what is held at the end with what was held after the first hundred calls, or after the first quarter if time runs out. */
+/**
+ * Compares the memory and objects at the end with those after the first hundred steps or requests, or after the first quarter of the time
+ * if that comes earlier.
+ */
 async function soak({ what, count, each = 1, seconds, one, look, say }: Soak): Promise<CampaignRow> {
   const started = performance.now();
   const isOver = (share: number) => performance.now() - started > 1000 * seconds * share;

@@ -13,11 +13,11 @@ export interface TokenizerFiles {
 const SHIPPED = 'checkpoints/gsm8k-tool';
 const readJson = (file: string) => JSON.parse(readFileSync(`${SHIPPED}/${file}`, 'utf8')) as Json;
 
-/** ChatML, with white space around foreign text, as in most templates. */
+/** ChatML template that trims white space around text from outside, as most templates do. */
 const CHATML =
   "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m['content'] | trim }}<|im_end|>\n{% endfor %}" +
   '{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}';
-/** A template without separators between the outputs of two tools, or between a user's text and the name that follows. */
+/** A template without separators between the outputs of two tools, or between a user's text and the role name that follows. */
 export const TIGHT =
   "{% for m in messages %}{% if m.role == 'tool' %}{{ m.content }}{% else %}<|im_start|>{{ m.role }}\n{{ m.content }}" +
   "{{ '<|im_end|>' }}{% endif %}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";

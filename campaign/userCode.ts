@@ -1,14 +1,14 @@
 /**
  * Errors in a user's own code, during one step on a real engine: rewards, agent loops, tools and their parsers, losses, advantages,
- * problems and events. Each must end in one error that names it, in a skipped sample, or in a text for the model. No weight may change, and
- * the next step must not be affected.
+ * problems and events. Each fault must end in one error that names the fault, in a skipped sample, or in a text for the model. No weight
+ * may change, and the next step must not be affected.
  */
 
 import { FAULTS } from './userCode/faults.ts';
 import { Bench } from './userCode/trial.ts';
 import type { CampaignPart, CampaignRow } from './part.ts';
 
-/** The short form takes one of this many cases of the table, the first chosen by the seed. */
+/** The short form runs one of every SHORT_STRIDE cases of the table. The seed selects the first. */
 const SHORT_STRIDE = 12;
 
 const KINDS: [string, RegExp][] = [

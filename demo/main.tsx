@@ -1,4 +1,6 @@
-/** Entry point of the page: mounts each view, then lets the controller open it. Views that are not needed immediately are loaded later. */
+/**
+ * Entry point of the page: mounts each view, then calls the controller's `open`. Views that are not needed immediately are loaded later.
+ */
 
 import { effect } from '@preact/signals';
 import { render, type ComponentChild, type ComponentType } from 'preact';
@@ -118,7 +120,9 @@ function openPage(): void {
   void openRest().catch(fail);
 }
 
-/** Loads the rest once Start can be pressed: the code that trains, the views below, and the automatic actions of the page. */
+/**
+ * Loads the rest of the page as soon as Start can be pressed: the code that trains, the views below, and the automatic actions of the page.
+ */
 async function openRest(): Promise<void> {
   await open(await openForm().finally(showLowerViews));
 }

@@ -9,7 +9,7 @@ export const config = resolveTrainConfig({
   actor: { ppoMiniBatchSize: 4, shuffle: false },
 });
 
-/** Returns the number of characters that problem 0, 1, 2, ... asks for. */
+/** Returns the number of characters that the answer to problem 0, 1, 2, ... must have. */
 export const askedLength = (index: number) => 10 + ((index * 7) % 31);
 export const promptOf = (asked: number) => [{ role: 'user' as const, content: `Write ${asked} characters.` }];
 export const rewardOf = (asked: number, text: string) => 1 - Math.abs(text.length - asked) / asked;

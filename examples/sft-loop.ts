@@ -1,7 +1,7 @@
 import { type Message, sftExample } from 'webgrpo';
 import type { Learner } from 'webgrpo/learner';
 
-/** Imitates the assistant's turns; returns the mean loss of their tokens, in nats. */
+/** Imitates the assistant's turns (supervised). Returns the mean negative log-likelihood of their tokens, in nats. */
 export async function imitate(learner: Learner, conversations: Message[][]) {
   const rows = conversations.map((messages) => {
     const { promptIds, responseIds, mask } = sftExample(learner.engine.tokenizer, messages);

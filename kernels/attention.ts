@@ -32,7 +32,7 @@ const runEnd = (R: number) =>
         '// Rows that share prefix and own start form a run; a tile is one run unless it crosses two sequences.',
         `while (end < min(tile + ${R}u, params.N) && all(ranges[end].xyz == span.xyz)) { end++; }`,
       ];
-/** Declares row r of a tile, the end of its own keys, and its query. */
+/** Prints the declarations of a tile's row r: the end of its own key range, and its query in registers. */
 const queryRow = (r: number, n: number) => [
   `let row${r} = min(first + ${r}u, end - 1u);`,
   `let end${r} = ${r ? `ranges[row${r}].w` : 'span.w'};`,
@@ -45,7 +45,7 @@ const tileNote = (R: number, what: string) =>
     ? ''
     : `\n//           ${what} for ${R} rows; to a row that does not see it, it adds 0 (so it must be finite).`;
 
-/** Prints the forward kernel for head dim D (a multiple of 4), R query rows per thread. */
+/** Prints the forward kernel for head dim D (a multiple of 4), with R query rows per thread. */
 function forward({ D, rows: R }: Pick<AttentionTile, 'D' | 'rows'>): string {
   const n = D / 4;
   const rows = range(R);
@@ -128,7 +128,7 @@ ${indent(
 `;
 }
 
-/** Prints the backward kernel for q, and delta. */
+/** Prints the backward kernel that computes dq, the gradient of q, and delta. */
 function backwardQ({ D, rows: R }: Pick<AttentionTile, 'D' | 'rows'>): string {
   const n = D / 4;
   const rows = range(R);
@@ -213,7 +213,7 @@ ${indent(
 `;
 }
 
-/** Prints the backward kernel for k and v, R key rows per thread. */
+/** Prints the backward kernel that computes the gradients of k and v, with R key rows per thread. */
 function backwardKV({ D, rows: R }: Pick<AttentionTile, 'D' | 'rows'>): string {
   const n = D / 4;
   const keys = range(R);
@@ -258,7 +258,7 @@ ${indent(
 )}
   let last = ${lastOf(keys)};
 
-  // One loop over (row, query head): two nested loops would carry every register through both.
+  // One loop over (row, query head), because two nested loops would keep every register alive through both.
   var row = tile;
   var h = head * share;
   while (row < last) {
@@ -299,10 +299,10 @@ ${indent(
 /** Returns the WGSL of the forward kernel. */
 export const printAttention = (tile: AttentionTile): string => (tile.lanes ? sharedForward(tile) : forward(tile));
 
-/** Returns the WGSL of the backward kernel for q. */
+/** Returns the WGSL of the backward kernel that computes dq and delta. */
 export const printAttentionBwdQ = (tile: AttentionTile): string =>
   tile.lanes ? sharedBackwardQ(tile) : backwardQ(tile);
 
-/** Returns the WGSL of the backward kernel for k and v. */
+/** Returns the WGSL of the backward kernel that computes the gradients of k and v. */
 export const printAttentionBwdKv = (tile: AttentionTile): string =>
   tile.lanes ? sharedBackwardKV(tile) : backwardKV(tile);

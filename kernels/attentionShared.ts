@@ -2,7 +2,7 @@
 
 import { dot, each, FOLD, indent, range } from './text.ts';
 
-/** Shape of an attention kernel: everything in registers. */
+/** Parameters from which an attention kernel that holds everything in registers is printed. */
 export interface AttentionTile {
   /** Head dim, a multiple of 4. */
   D: number;
@@ -35,7 +35,10 @@ ${bindings.map(([access, name, type], i) => `@group(0) @binding(${i}) var<storag
 ${FOLD}
 `;
 
-/** Prints the start of main. @param heads parameter with the number of heads: H or K */
+/**
+ * Prints the start of `main`.
+ * @param heads name of the parameter with the number of heads: H or K
+ */
 const entry = (heads: 'H' | 'K', L: number, R: number) => `
 @compute @workgroup_size(WG)
 fn main(
@@ -59,7 +62,7 @@ const note = (L: number, R: number, what: string, reference: string, test: strin
 //           kernels/attentionShared.ts.
 `;
 
-/** Loads `count` vec4s at `source(index)`: each lane loads some and broadcasts them to all lanes as `name(i)`. */
+/** Prints the load of `count` vec4s from `source(index)`: each lane loads some of them and broadcasts these to all lanes as `name(i)`. */
 const together = (
   count: number,
   L: number,
@@ -74,7 +77,7 @@ const together = (
   ),
   each(count, (i) => `let ${name(i)} = subgroupBroadcast(${id}${Math.floor(i / L)}, ${i % L}u);`),
 ];
-/** Loads a key's k and v as `k_0` .. and `v_0` ..; v is stored vHead after k. */
+/** Prints the load of a key's k as `k_0`, `k_1`, ... and of its v as `v_0`, ...; in memory, v is `vHead` vec4s after k. */
 const loadKey = (n: number, L: number) =>
   together(
     2 * n,
@@ -84,7 +87,10 @@ const loadKey = (n: number, L: number) =>
     'part',
   );
 
-/** Loops over the runs of a span: rows that share prefix and own start. Prints `before` and `after` per run, `key` per key. */
+/**
+ * Prints loops over the keys of rows. Rows that share their prefix and the start of their own range form a run. `before` and
+ * `after` are printed once per run, `key` inside the loop over its keys.
+ */
 const overRuns = (R: number, before: string[], key: string[], after: string[]) => `
   var first = spanStart;
   while (first < spanEnd) {
@@ -129,7 +135,7 @@ const rowOf = (r: number, loads: string[]) => [
 ];
 const queryHead = '  let kHead = head / (params.H / params.K) * D4;\n  let vHead = params.K * D4;\n';
 
-/** Prints the forward kernel for head dim D, R query rows per lane. */
+/** Prints the forward kernel for head dim D, with R query rows per lane. */
 export function sharedForward({ D, rows: R, lanes: L }: AttentionTile): string {
   const n = D / 4;
   const bindings: Binding[] = [
@@ -172,7 +178,7 @@ ${overRuns(
 )}`;
 }
 
-/** Prints the backward kernel for q, and delta. */
+/** Prints the backward kernel that computes dq, the gradient of q, and delta. */
 export function sharedBackwardQ({ D, rows: R, lanes: L }: AttentionTile): string {
   const n = D / 4;
   const bindings: Binding[] = [
@@ -223,7 +229,7 @@ ${overRuns(
 )}`;
 }
 
-/** Prints the backward kernel for k and v, R key rows per lane. The lanes load each query together. */
+/** Prints the backward kernel that computes the gradients of k and v, with R key rows per lane. The lanes load each query together. */
 export function sharedBackwardKV({ D, rows: R, lanes: L }: AttentionTile): string {
   const n = D / 4;
   const bindings: Binding[] = [
@@ -254,7 +260,7 @@ ${indent(
     .map((r) => `end${r}`)
     .reduce((a, b) => `max(${a}, ${b})`)});
 
-  // One loop over (row, query head): two nested loops would carry every register through both.
+  // One loop over (row, query head), because two nested loops would keep every register alive through both.
   var row = spanStart;
   var h = head * share;
   while (row < last) {

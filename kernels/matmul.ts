@@ -12,7 +12,10 @@ const SHAPES = `
 //         compiling a large tile takes a software adapter a second, while a branch per output has no visible cost
 `;
 
-/** Shapes for tiles with SwiGLU: those whose sums are in an array, so that their end is short, and those for wide subgroups. */
+/**
+ * Header lines on SwiGLU, for the tiles that support it: those whose sums are in an array, which keeps their last part short, and small
+ * tiles for subgroups of 8 lanes.
+ */
 const GATED_SHAPES = `//         added = 3: b holds gate in its first N / 2 columns, up in the rest, and y [M, N / 2] = silu(gate) * up, with the
 //         bits of the product followed by swiglu.wgsl (arXiv:2002.05202); y is not halves; any add, accumulate = 0
 `;
@@ -50,7 +53,10 @@ fn put(row: u32, col: u32, sum: f32) {
   y[row * params.N + col] = Y(value);
 }`;
 
-/** With SwiGLU, a thread's first columns are gate's, the others up's, so that one thread has both of a pair. */
+/**
+ * Functions that store outputs with SwiGLU. The first half of a thread's columns is of gate, the second half of up, so that one thread has
+ * both values of each pair.
+ */
 const PUT_GATED = `
 fn gated(gate: f32, up: f32) -> f32 {
   return gate / (1.0 + exp(-gate)) * up;
@@ -68,14 +74,14 @@ fn put(row: u32, col: u32, width: u32, sum: f32, up: f32) {
 
 type Sharing = Pick<RegisterTile, 'rows' | 'subgroup' | 'quad'>;
 
-/** Number of rows of a that each lane loads. Lanes that share their loads load different rows. */
+/** Number of rows of matrix a that each lane loads. If lanes share their loads, each loads different rows. */
 export const loadsOf = ({ rows, subgroup }: Sharing): number => (subgroup ? rows / subgroup : rows);
 
-/** Row of a lane's load number `q`. */
+/** Returns the row of matrix a that a lane loads with its load number `q`, as WGSL. */
 export const rowOfLoad = ({ subgroup }: Sharing, q: number): string =>
   subgroup ? `row0 + ${q * subgroup}u + lane % ${subgroup}u` : `row0 + ${q}u`;
 
-/** Start of main, up to the index of the tile that a subgroup, or a row of LANES threads, computes. */
+/** Returns the start of `main` as WGSL, up to the index of the tile that a subgroup, or a row of LANES threads, computes. */
 export function tileEntry({ subgroup }: Sharing): string {
   const lanes = subgroup ? 'lanes' : 'LANES';
   const builtins = subgroup
@@ -90,7 +96,7 @@ fn main(
 ${subgroup ? '' : '  let lane = tid % LANES;\n'}  let tile = (wg.y * grid.x + wg.x) * (WG / ${lanes}) + tid / ${lanes};`;
 }
 
-/** Value of row i at step d, loaded by this lane or by another lane of its subgroup. */
+/** Returns the value of row i of matrix a at step d of k as WGSL. This lane or another lane of its subgroup has loaded the value. */
 export function rowValue({ subgroup, quad }: Sharing, i: number, d: number): string {
   if (!subgroup) return `a${i}_${d}`;
   const [from, place] = [`a${Math.floor(i / subgroup)}_${d}`, i % subgroup];
@@ -98,7 +104,7 @@ export function rowValue({ subgroup, quad }: Sharing, i: number, d: number): str
   return [from, `quadSwapX(${from})`, `quadSwapY(${from})`, `quadSwapDiagonal(${from})`][place];
 }
 
-/** Output row of a thread's sum i. With `quad`, the row differs from lane to lane. */
+/** Returns the row of y that a thread's sum number i belongs to, as WGSL. With `quad`, the row differs from lane to lane. */
 export const rowOfSum = ({ quad }: Sharing): string =>
   quad ? 'row0 + (i & ~3u) + ((lane ^ i) & 3u); // the row after the swaps' : 'row0 + i;';
 
@@ -121,8 +127,8 @@ function printRegisterTile(tile: RegisterTile): string {
   const loadCol = (j: number, d: number) => `let b${j}_${d} = f32(b[ib${j}${d ? ` + ${d}u * params.stepB` : ''}]);`;
   const rowValues = (i: number, steps: number[]) =>
     steps.map((d) => `let x${i}_${d} = ${rowValue(tile, i, d)};`).join(' ');
-  // On SwiftShader a load ends a basic block, and within a block every use of a row's value except the last writes it back to the
-  // stack. Column by column, with the column's loads between, every block uses a row's value once.
+  // On SwiftShader a load ends a basic block, and inside a block every use of a row's value except the last writes the value back to
+  // the stack. With the loads of a column before its sums, each block uses a row's value once.
   const byColumns = (steps: number[]) => [
     ...steps.flatMap(loadRows),
     ...range(rows).map((i) => rowValues(i, steps)),
@@ -131,7 +137,7 @@ function printRegisterTile(tile: RegisterTile): string {
       ...range(rows).map((i) => `s${i}_${j} = ${sum(i, j, steps)};`),
     ]),
   ];
-  // For LLVM all loads are first; it allocates registers itself.
+  // On lavapipe, LLVM allocates the registers, so all loads come first.
   const byRows = (steps: number[]) => [
     ...steps.flatMap((d) => [...loadRows(d), ...range(cols).map((j) => loadCol(j, d))]),
     ...range(rows).flatMap((i) => [
@@ -153,9 +159,9 @@ function printRegisterTile(tile: RegisterTile): string {
       .map((j) => `s${i}_${j}`)
       .join(', '),
   );
-  // Rows are in a loop, because 256 unrolled stores take longer to compile than everything else. If all columns are within y,
-  // which is the usual case, only rows are checked. Each case has its own loop, because a branch per output costs a fifth of
-  // a tile.
+  // The stores are in a loop over rows, because 256 unrolled stores take longer to compile than everything else. If all columns are
+  // within y, which is the usual case, only rows are checked. Each case has its own loop, because a branch per output costs a fifth
+  // of a tile's time.
   const column = (j: number) => (j ? ` + ${j}u * lanes` : '');
   const sumOf = (j: number) => `sums[i * ${cols}u + ${j}u]`;
   const whole = (value: (j: number) => string, columns = cols) => [
@@ -198,7 +204,8 @@ function printRegisterTile(tile: RegisterTile): string {
   let width = select(params.N, params.N / 2u, pairs); // of y
   let own = select(${cols}u, ${half}u, pairs); // columns of y per thread
   let across = (width + own * ${lanes} - 1u) / (own * ${lanes}); // tiles side by side
-  // The second half of a thread's columns of b ends at \`last\`. Up's columns are \`shift\` later; it can wrap around and wraps back.
+  // With SwiGLU, \`last\` limits the second half of a thread's columns, and \`shift\` moves them to the columns of up. \`shift\` can be
+  // negative, so the u32 sums can wrap around.
   let last = width - 1u + select(0u, ${half}u * ${lanes}, pairs);
   let shift = select(0u, width - ${half}u * ${lanes}, pairs);
 `;

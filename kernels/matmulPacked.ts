@@ -10,8 +10,8 @@ import type { PackedTile } from './tiles.ts';
 const PARTS = ['lo.x', 'lo.y', 'lo.z', 'lo.w', 'hi.x', 'hi.y', 'hi.z', 'hi.w'];
 
 /**
- * Prints a tile. A thread's eight columns are neighbours, because a word of int4 holds eight of them. Eight steps of k are
- * unrolled, so a block is eight runs of eight values, whether the matrix is stored transposed or not.
+ * Prints the WGSL of a tile. A thread's eight columns are neighbours, because a word of int4 holds eight of them. Eight steps of k are
+ * unrolled, so a thread handles eight runs of eight values at a time, whether the matrix is stored transposed or not.
  */
 export function printPacked(tile: PackedTile): string {
   const { rows, subgroup: share, workgroup, quad = false } = tile;

@@ -6,15 +6,15 @@ import type { WorkgroupTile } from './tiles.ts';
 const LETTERS = 'xyzw';
 const plus = (n: number) => (n ? ` + ${n}u` : '');
 
-/** Parts of the kernel's text that are equal in the register tiles. */
+/** Parts of the WGSL text that are the same as in the register tiles of kernels/matmul.ts. */
 interface Common {
   /** Part of the header with the shapes of a, b, add and y. */
   shapes: string;
-  /** Declarations: struct Params, the bindings, and the function `put`. */
+  /** Declarations at the start of the kernel: struct Params, the bindings, and the function `put`. */
   declared: string;
 }
 
-/** Prints a tile. With 16 x 16 threads and depth 16 every thread loads one vec4 per four rows or columns it owns. */
+/** Prints the WGSL of a tile. With 16 x 16 threads and depth 16, every thread loads one vec4 per four rows or columns that it owns. */
 export function printWorkgroupTile({ rows, cols, depth }: WorkgroupTile, { shapes, declared }: Common): string {
   const [BM, BN] = [16 * rows, 16 * cols];
   const [across, down] = [cols / 4, rows / 4]; // vec4s per thread
@@ -114,5 +114,5 @@ ${indent(
 `;
 }
 
-/** Number of vec4s from one k of a tile to the next. */
+/** Number of vec4s from one step of k to the next in a tile in workgroup memory. */
 const STRIDE = (vec4s: number) => 16 * vec4s + 1;

@@ -1,14 +1,16 @@
-/** Helpers of the kernel printers: WGSL has no unroll and no loops over names, so they write everything out. */
+/**
+ * Helpers of the code that prints kernels. WGSL cannot unroll loops or loop over variable names, so the helpers write every repetition out.
+ */
 
 /** Returns 0, 1, ... n - 1. */
 export const range = (n: number): number[] => [...Array(n).keys()];
 
-/** Returns n statements in one line. */
+/** Returns the statements 0 to n - 1 on one line. */
 export const each = (n: number, statement: (i: number) => string): string => range(n).map(statement).join(' ');
 
 type Line = string | false;
 
-/** Returns lines as text, indented by `n` columns. A line can also be a list of lines, or missing. */
+/** Joins lines to a text, each indented by `n` columns. An item can also be a list of lines, or false, which is skipped. */
 export const indent = (n: number, lines: readonly (Line | readonly Line[])[]): string =>
   lines
     .flat()
@@ -16,7 +18,7 @@ export const indent = (n: number, lines: readonly (Line | readonly Line[])[]): s
     .map((line) => ' '.repeat(n) + line)
     .join('\n');
 
-/** Returns the inner product of two heads of n vec4s: four partial sums, which `FOLD` adds at the end. */
+/** Returns the WGSL of the inner product of two heads of n vec4s each. It has four partial sums, which `FOLD` adds at the end. */
 export const dot = (x: string, y: string, n: number): string =>
   `fold(${range(n)
     .map((j) => `${x}_${j} * ${y}_${j}`)

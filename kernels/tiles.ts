@@ -1,23 +1,26 @@
-/** Every shape in which the matrix product is printed. Printers, wrappers, tests and timing all read this table. */
+/** Tile shapes of every variant of the matrix product. Printers, wrappers, tests and timing all read these tables. */
 
-/** A tile in registers. A thread owns rows x cols outputs; the distance of its columns is the number of threads side by side. */
+/**
+ * A tile whose sums are in registers. A thread computes rows x cols outputs. From one of its columns to the next is the number of threads
+ * side by side.
+ */
 export interface RegisterTile {
   rows: number;
   cols: number;
-  /** Steps of k that are unrolled. */
+  /** Number of steps of k that are unrolled. */
   unroll: number;
   /** Threads in a workgroup. */
   workgroup: number;
-  /** Smallest subgroup size; its lanes load different rows of a and broadcast them. 0 = without subgroups. */
+  /** Smallest subgroup size that the tile needs. The lanes of a subgroup load different rows of a and broadcast them. 0 = no subgroups. */
   subgroup: 0 | 4 | 8;
-  /** Threads side by side, if not given by a subgroup. */
+  /** Number of threads side by side. Undefined: the subgroup size. */
   lanes?: number;
   /**
-   * True if the four lanes of a quad swap rows instead of broadcasting them. The four lanes of a quad then compute sums of different rows.
-   * On SwiftShader a swap is one instruction, a broadcast several.
+   * True if the four lanes of a quad swap rows instead of broadcasting them. Each lane of the quad then sums a different row. On
+   * SwiftShader a swap is one instruction, a broadcast several.
    */
   quad?: boolean;
-  /** True if the tile supports added = 3, SwiGLU in the product. */
+  /** True if the tile supports SwiGLU inside the product (`added` = 3). */
   gated?: boolean;
 }
 
@@ -33,7 +36,7 @@ export type MatmulTile = RegisterTile | WorkgroupTile;
 /** A tile of the product with packed weights: rows x 8 outputs per thread, in neighbouring columns. */
 export type PackedTile = Pick<RegisterTile, 'rows' | 'workgroup' | 'subgroup' | 'lanes' | 'quad'>;
 
-/** Names have the lanes that share loads, and rows x columns per thread. */
+/** A name has the number of lanes that share loads, then rows x columns per thread. */
 const matmul = {
   subgroup4_32x16: { rows: 32, cols: 16, unroll: 8, subgroup: 4, workgroup: 8, quad: true, gated: true },
   subgroup4_32x8: { rows: 32, cols: 8, unroll: 8, subgroup: 4, workgroup: 8, quad: true, gated: true },
@@ -67,5 +70,5 @@ export type PackedVariant = keyof typeof packed;
 export const MATMUL_TILES: Readonly<Record<MatmulVariant, MatmulTile>> = matmul;
 export const PACKED_TILES: Readonly<Record<PackedVariant, PackedTile>> = packed;
 
-/** Returns the names of a table, with their types. */
+/** Returns the keys of a table, typed as its keys. */
 export const namesOf = <K extends string>(table: Readonly<Record<K, unknown>>): K[] => Object.keys(table) as K[];

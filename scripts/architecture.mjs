@@ -4,7 +4,7 @@
  *   node scripts/architecture.mjs            writes the picture
  *   node scripts/architecture.mjs --check    exits with 1 if the committed picture differs from what it would write
  *
- * The numbers in the picture are those of README's list "How one training step reads".
+ * The numbers in the picture refer to the steps of README's list "How one training step reads".
  */
 
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ import { fileURLToPath } from 'node:url';
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const PICTURE = join(ROOT, 'docs', 'images', 'architecture.svg');
 
-/** Modules in reading order, with their purpose. Fails if the imports show a module that this table lacks. */
+/** Modules in reading order, with their purpose. The script fails if the source has a module that is missing here. */
 const MODULES = new Map([
   ['demo', 'the page: charts, rollouts, start and stop'],
   ['cli', 'the commands'],
@@ -32,14 +32,14 @@ const MODULES = new Map([
   ['kernels', 'WGSL, one operation a file; printers where a tile must be written out'],
 ]);
 
-/** @typedef {Map<string, Set<string>>} Graph maps an importer to what it imports */
+/** @typedef {Map<string, Set<string>>} Graph maps each importer to the nodes that it imports */
 
 /** Returns the module of a file, and its folder inside the module if it has one. @param {string} file */
 function placeOf(file) {
   const parts = file.split('/');
   if (parts[0] !== 'src') return MODULES.has(parts[0]) ? { room: parts[0] } : {};
   if (file === 'src/index.ts') return { room: 'library' };
-  // errors.ts and yaml.ts: every module can import them.
+  // errors.ts, yaml.ts and the like, which every module can import.
   if (parts.length === 2) return {};
   return parts.length === 3 ? { room: parts[1] } : { room: parts[1], folder: parts[2] };
 }
@@ -127,7 +127,7 @@ function inOrder(graph) {
   return groups;
 }
 
-/** Returns README's station numbers by module or `module/folder`. @returns {Map<string, string[]>} */
+/** Returns README's step numbers by module or `module/folder`. @returns {Map<string, string[]>} */
 function readStations() {
   const section = /## How one training step reads([\s\S]*?)\n## /.exec(
     readFileSync(join(ROOT, 'README.md'), 'utf8'),
@@ -217,7 +217,10 @@ function drawRoom(room, width, groups, stations) {
 
 /** @typedef {{ room: string, x: number, y: number, w: number, h: number, parts: string[] }} Box */
 
-/** Returns the modules by level, importers on top. A module is one level above the highest module that it imports. @param {Graph} arrows */
+/**
+ * Returns the modules in levels, importers on top. A module is one level above the highest module that it imports.
+ * @param {Graph} arrows
+ */
 function levelsOf(arrows) {
   /** @type {(room: string) => number} */
   const level = (room) => Math.max(-1, ...[...(arrows.get(room) ?? [])].map(level)) + 1;

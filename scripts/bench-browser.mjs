@@ -14,7 +14,7 @@ import { ROOT, setup } from './setup.mjs';
 /** @typedef {import('../bench/peers/types.ts').PeerName} PeerName */
 /** @typedef {import('playwright').Page} Page */
 
-/** Milliseconds after which a peer is ended together with its browser. */
+/** Milliseconds after which a peer is killed together with its browser. */
 const PEER_LIMIT_MS = 300_000;
 
 /** @param {string} line */
@@ -31,7 +31,7 @@ function readOptions() {
 }
 
 /**
- * Measures a peer in a separate browser process.
+ * Measures a peer (another library) in a separate browser process.
  * @param {string} address
  * @param {PeerName} name
  * @param {boolean} quick

@@ -25,19 +25,16 @@ import { ROOT, setup } from './setup.mjs';
 
 const LIMIT_MS = 300_000;
 
-/** Settings for steps of a second or less. The steps keep their length, because the model learns almost nothing. */
+/** Settings that make a step take a second or less. The duration of steps stays constant, because the model learns almost nothing. */
 const SMALL = {
   ...{ steps: '1000', n: '4', lr: '1e-9' },
   set: ['data.trainBatchSize=4', 'actor.ppoMiniBatchSize=4', 'trainer.valBeforeTrain=false', 'trainer.testFreq=0'],
 };
 
 /**
- * @typedef {object} Seen
- * @property {number} bytesToFirstClick
- * @property {number} lcpMs
- * @property {{ at: number, value: number }[]} shifts
- * @property {{ at: number, ms: number }[]} longTasks
- * @property {Record<number, number>} clicks milliseconds to the next paint, by interaction
+ * @typedef {object} Seen @property {number} bytesToFirstClick @property {number} lcpMs @property {{ at: number, value: number }[]} shifts
+ * @property {{ at: number, ms: number }[]} longTasks @property {Record<number, number>} clicks milliseconds from the interaction to the
+ * next paint, by id of the interaction
  */
 
 /** Runs in the page before its own scripts: records paints, shifts, long tasks and clicks. */
@@ -125,7 +122,7 @@ async function openPage(context, address, { set = [], ...settings }) {
 }
 
 /**
- * Returns the largest sum of shifts that follow one another within a second, over at most five seconds.
+ * Returns CLS: the largest sum of layout shifts within a window of at most five seconds in which shifts follow one another within a second.
  * @param {{ at: number, value: number }[]} shifts
  */
 function worstShift(shifts) {

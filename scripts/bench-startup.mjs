@@ -17,11 +17,11 @@ import { webGpuLaunchOptions } from '../src/cli/chromium.mjs';
 import { exitOnSetupError, messageOf, runLoud, SetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
-/** Settings that limit the run to its first samples; everything else is as in the recipe. */
+/** Settings that limit the run to its first samples. Everything else is as in the recipe. */
 const SET = ['data.maxResponseLength=2', 'trainer.valBeforeTrain=false', 'trainer.testFreq=0'];
 const LIMIT_MS = 120_000;
 
-/** Runs in the page before its own scripts: records when Start can be pressed and the thread is idle. */
+/** Runs in the page before its own scripts: records when Start can be pressed and the main thread is idle. */
 function watchStart() {
   const look = () => {
     const button = document.getElementById('start');
@@ -33,7 +33,7 @@ function watchStart() {
 }
 
 /**
- * Presses Start and waits for the first sample. Returns milliseconds, measured by what the page shows.
+ * Presses Start and waits for the first sample. Returns durations in milliseconds, measured by changes that a visitor sees.
  * @returns {Promise<{ firstDecodeMs: number, loadedMs?: number }>}
  */
 function firstSample() {
@@ -94,7 +94,7 @@ async function measureAll(rounds) {
   const query = new URLSearchParams(SET.map((set) => ['set', set]));
   const address = `${server.resolvedUrls?.local[0]}?${query}`;
   const profile = mkdtempSync(join(tmpdir(), 'startup-'));
-  // A new browser each time: one that still compiles what the last page requested would delay the next one.
+  // Each round starts a new browser: one that still compiles kernels of the previous page would delay the next measurement.
   const once = async () => {
     const context = await chromium.launchPersistentContext(profile, webGpuLaunchOptions());
     return measure(context, address).finally(() => context.close());

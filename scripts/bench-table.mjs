@@ -16,7 +16,7 @@ const times = (/** @type {number | undefined} */ x) => (x === undefined ? '-' : 
 const lowest = (/** @type {number[]} */ values) => (values.length > 0 ? Math.min(...values) : undefined);
 
 /**
- * The measurements, their targets, and their place in a report.
+ * Measurements with their least and desired target, and a function that reads the measurement from a report.
  * @type {[what: string, least: string, aim: string, of: (report: Report) => string][]}
  */
 const ROWS = [

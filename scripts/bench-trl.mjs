@@ -91,7 +91,7 @@ function bytesIn(folder) {
   return files.reduce((sum, entry) => sum + statSync(join(entry.parentPath, entry.name)).size, 0);
 }
 
-/** Finds or makes the Python that has TRL; with what making it took, if that was measured. */
+/** Returns the Python that has TRL. Creates an environment if needed; `setup` is then the time and size of the installation. */
 function findPython() {
   const given = process.env.TRL_PYTHON;
   const python = given ? resolve(given) : join(ENVIRONMENT, 'bin', 'python');
@@ -109,7 +109,10 @@ function findPython() {
   return { python, setup: isMeasured ? JSON.parse(readFileSync(SETUP_FILE, 'utf8')) : null };
 }
 
-/** Installs what a run of ours needs into a new folder, without npm's cache; once, since it is downloaded. */
+/**
+ * Measures set-up: installs the packages that a webgrpo run needs into a new folder, without npm's cache. The result is stored, because the
+ * installation downloads everything.
+ */
 function measureOurSetup() {
   if (existsSync(OUR_SETUP_FILE)) return JSON.parse(readFileSync(OUR_SETUP_FILE, 'utf8'));
   const folder = mkdtempSync(join(tmpdir(), 'webgrpo-install-'));

@@ -44,7 +44,7 @@ try {
   exitOnSetupError(error);
 }
 
-/** Replaces the config types that TypeScript infers by documented ones. */
+/** Replaces config types that TypeScript infers with documented ones, in the declarations of dist/types. */
 async function printInputs() {
   const { runnerImport } = await import('vite');
   const { inline } = await import('./lib/inline.mjs');

@@ -16,7 +16,7 @@ import { ROOT, setup } from './setup.mjs';
 const DEMO = join(ROOT, 'demo');
 
 /**
- * Vite plugin: completes the picture's address.
+ * Vite plugin: makes the address of the link preview's picture absolute.
  * @param {string} address
  * @returns {import('vite').Plugin}
  */
@@ -29,7 +29,7 @@ function wholeAddress(address) {
 }
 
 /**
- * Files that start a worker, by the name of its script, and the text's source.
+ * Source files that start a worker. `script`: the worker script that the file names. `text`: the source that is embedded as text instead.
  * @type {Record<string, { script: string, text: string }>}
  */
 const WORKERS = {
@@ -38,8 +38,8 @@ const WORKERS = {
 };
 
 /**
- * Vite plugin: embeds workers as text, because a page opened from a file cannot load a worker script. tfjs is left out: it would be most of
- * the text.
+ * Vite plugin: embeds workers as text, because a page opened from a file cannot load a worker script. Embeds a worker without tfjs, which
+ * would be most of the text.
  * @returns {import('vite').Plugin}
  */
 function workerAsText() {
@@ -77,7 +77,7 @@ export async function buildFolder(folder, url) {
 }
 
 /**
- * Builds a page for a disk: scripts, styles, recipes, models and recorded data in one text.
+ * Builds a page for a disk: scripts, styles, recipes, models and recorded data in one HTML file.
  * @param {string} file
  * @param {string} [entry]
  */
@@ -90,9 +90,9 @@ export async function buildFile(file, entry = join(DEMO, 'index.html')) {
     policy: (page) =>
       withFilePolicy(
         page
-          // The page next to the lessons is one file too.
+          // Lessons link to the main page, which is one file too.
           .replaceAll(main, up === '' ? main : `"${up}webgrpo.html`)
-          // Removes the script that says that modules need a server, because the file needs none.
+          // Removes the script which says that modules need a server: this one file needs no server.
           .replace(/<script>[^]*?<\/script>/, '')
           .replace(/<meta\s+(property="og:|name="twitter:)[^>]*>\s*/g, ''),
         scripts,

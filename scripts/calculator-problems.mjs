@@ -10,7 +10,7 @@ const SIZES = { train: 240, test: 64 };
 
 const CALL = { role: 'assistant', content: '{"name": "calculator", "parameters": {"expression": "12*34"}}' };
 
-/** Two calls, and the answer after the second, before each question. */
+/** Few-shot examples before each question: two calls, and the answer after the second one. */
 const EXAMPLES = [
   { role: 'system', content: 'Use the calculator.' },
   { role: 'user', content: 'Kim has 12 bags of 34 beans. How many beans?' },
@@ -22,7 +22,7 @@ const EXAMPLES = [
 ];
 
 let state = 1;
-/** Returns a whole number from low to high, by Lehmer's generator. */
+/** Returns a random integer from `low` to `high`, by Lehmer's generator. */
 function draw(/** @type {number} */ low, /** @type {number} */ high) {
   state = (48271 * state) % (2 ** 31 - 1);
   return low + (state % (high - low + 1));

@@ -9,10 +9,10 @@ import { join } from 'node:path';
 import { Application } from 'typedoc';
 import { ROOT } from './setup.mjs';
 
-/** Names documented elsewhere: settings in docs/reference/config.md; an error's name is its class. */
+/** Names that need no docstring: config settings, which docs/reference/config.md documents, and the `name` of error classes. */
 const SAID_ELSEWHERE = /__type|Error\.name |src\/grpo\/config\//;
 
-/** Package entry that is not in the reference: a worker script without exports. */
+/** Package entry that the reference omits: a worker script without exports. */
 const NO_ENTRY = './worker';
 
 const isCheck = process.argv.includes('--check');
@@ -20,7 +20,7 @@ const out = isCheck ? mkdtempSync(join(tmpdir(), 'webgrpo-docs-')) : join(ROOT, 
 
 /** @type {Record<string, { types?: string }>} */
 const exported = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')).exports;
-/** Source and name of each entry. */
+/** Source file and public name of each package entry. */
 const entries = Object.entries(exported).flatMap(([name, { types }]) => {
   const source = /^\.\/dist\/types\/src\/(.*)\.d\.ts$/.exec(types ?? '')?.[1];
   return source && name !== NO_ENTRY ? [{ source, name: join('webgrpo', name) }] : [];
@@ -69,7 +69,7 @@ try {
 }
 
 /**
- * Names an entry, which typedoc calls by its path.
+ * Renames an entry in the reference: typedoc uses its path.
  * @param {string} path
  */
 function nameOf(path) {

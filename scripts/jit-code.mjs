@@ -1,5 +1,5 @@
 // Counts the instructions that SwiftShader compiles a kernel to, by kind, and those without effect. Linux on x86-64, with objdump
-// (binutils). Counts everything that was compiled, including a few bytes between routines.
+// (binutils). Counts all bytes of a kernel's code, including a few between its routines.
 //   npm run -s webgrpo -- verify --kernels DIR    # prints those that no file in kernels/ has
 //   node scripts/jit-code.mjs DIR/matmul_subgroup4_32x16.wgsl [more kernels]
 import { execFileSync } from 'node:child_process';
@@ -34,7 +34,7 @@ Object.assign(globalThis, globals);
 export const dawn = create([]);
 
 /**
- * Returns [start, end] of the code that SwiftShader has compiled so far.
+ * Returns [start, end] of each memory range with code that SwiftShader has compiled so far.
  * @returns {string[][]}
  */
 function compiled() {

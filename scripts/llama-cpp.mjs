@@ -1,6 +1,7 @@
 /**
- * Compares the results of llama.cpp with our GGUF files to float64: a tiny model of each family in F32, F16 and Q8_0. Installs
- * node-llama-cpp, which contains llama.cpp's binaries (0.7 GB), into a separate folder. NODE_LLAMA_CPP names an existing one.
+ * Compares llama.cpp's results on webgrpo's GGUF files to float64: a tiny model of each family in F32, F16 and Q8_0. Installs
+ * node-llama-cpp, which contains llama.cpp's binaries (0.7 GB), into a separate folder. The variable NODE_LLAMA_CPP can name a folder that
+ * has it already.
  */
 
 import { execFileSync } from 'node:child_process';

@@ -25,8 +25,8 @@ function git(...args) {
 }
 
 /**
- * Runs test files and returns the first test that failed, '' if all passed. Projects run one after another, because vitest cannot combine
- * projects with different numbers of workers.
+ * Runs test files and returns the first test that failed, or '' if all tests passed. Projects run one after another, because vitest cannot
+ * combine projects with different numbers of workers.
  * @param {string} folder
  * @param {string[]} tests
  * @param {Record<string, string>} env

@@ -1,6 +1,6 @@
 /**
  * Runs the everyday tests on one core next to two busy loops and prints which failed. A test that depends on the speed of the machine fails
- * here. `node scripts/pressure.mjs [words]` takes the words of `npm test`. A stage of `npm test -- --full`.
+ * here. `node scripts/pressure.mjs [words]` takes the same words as `npm test`. The script is a stage of `npm test -- --full`.
  */
 
 import { spawn, spawnSync } from 'node:child_process';
@@ -9,13 +9,13 @@ import { join } from 'node:path';
 import { ROOT } from './setup.mjs';
 import { say } from './lib/say.mjs';
 
-/** Stages with tests; types, lint and format do not depend on time. */
+/** Stages of `npm test` that contain tests. The results of types, lint and format do not depend on time. */
 const STAGES = ['unit', 'gpu', 'browser', 'e2e'];
 const words = process.argv.slice(2);
 
 const canPin = spawnSync('taskset', ['-c', '0', process.execPath, '--version']).status === 0;
 const pin = canPin ? ['taskset', '-c', '0'] : [];
-// Without taskset, more loops are needed for the same load.
+// Without taskset the tests run on all cores, so the same load needs more busy loops.
 const loops = canPin ? 2 : 2 * cpus().length;
 if (!canPin) say(`pressure: taskset is missing, so the tests are not pinned; ${loops} busy loops run beside them`);
 

@@ -33,7 +33,7 @@ try {
     const reward = document.querySelector('figure[data-chart="reward"]');
     return Number(/** @type {HTMLElement | null} */ (reward)?.dataset.points) === 80;
   });
-  // A preview shows the content, without settings or notices.
+  // Hide settings and notices: a preview shows the content.
   await page.addStyleTag({
     content: `#notices, #told, #cards, .top > :not(h1), .intro, #ask, #rules { display: none !important }
       main { display: flex !important; flex-direction: column-reverse; justify-content: flex-end } #charts { order: 1 } h1 { font-size: 40px }`,

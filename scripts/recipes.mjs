@@ -23,7 +23,7 @@ import { ROOT, setup } from './setup.mjs';
 const ORDER = /^<!-- ((?:create|append|insert|replace|run|fails)\b.*?) -->$/;
 
 /**
- * Returns the recipes of a document by title, each with its orders and the code block after each order.
+ * Returns the recipes of a document by title, each as a list of orders (comments) with the code block after each.
  * @param {string} markdown
  * @returns {Map<string, Step[]>}
  */
@@ -45,7 +45,7 @@ export function readRecipes(markdown) {
 }
 
 /**
- * Returns the code block after a line: fenced, or indented by four spaces.
+ * Returns the code block that follows a line. The block is fenced, or indented by four spaces.
  * @param {string[]} lines
  * @param {number} at
  */
@@ -119,7 +119,7 @@ function inserted(text, block, [path, where, part]) {
 }
 
 /**
- * Replaces a text in a file and returns a function that undoes that.
+ * Replaces a text in a file and returns a function that undoes the replacement.
  * @param {string} folder
  * @param {string[]} words path, the text, its replacement
  */
@@ -166,7 +166,7 @@ function git(...args) {
 }
 
 /**
- * Runs a recipe and returns the files that it changes, by git.
+ * Runs a recipe and returns the files that it changes, as git reports them.
  * @param {Step[]} steps
  */
 function tryRecipe(steps) {

@@ -1,6 +1,7 @@
 /**
- * `node scripts/record-cheats.mjs` writes demo/lessons/4-tools/recorded.json: runs whose reward is cheated, a group of games, and tries with tools
- * of the page's recorded run. It trains by the command line (some minutes a run on a CPU). `--from FOLDER` uses finished runs of the command below.
+ * `node scripts/record-cheats.mjs` writes demo/lessons/4-tools/recorded.json: runs whose reward is cheated, a group of games, and tries
+ * with tool calls from the page's recorded run. It trains by the command line (some minutes a run on a CPU). `--from FOLDER` uses finished
+ * runs of the command below.
  */
 
 import { execFileSync } from 'node:child_process';
@@ -16,7 +17,10 @@ import { ROOT, setup } from './setup.mjs';
 /** @typedef {import('../src/runs/rollouts.ts').LoggedRollout} LoggedRollout */
 
 const LESSON = join(ROOT, 'demo', 'lessons', '4-tools');
-/** Rewards of cheats.js, the steps of their runs, and problems of a step. @type {Record<string, { steps: number, problems: number }>} */
+/**
+ * Rewards of cheats.js that are recorded, with the number of steps of each run and of problems per step.
+ * @type {Record<string, { steps: number, problems: number }>}
+ */
 const REWARDS = { form: { steps: 30, problems: 8 }, calls: { steps: 40, problems: 16 } };
 /** @param {string} pays */
 const settingsOf = (pays) => {
@@ -27,16 +31,16 @@ const settingsOf = (pays) => {
     ...[`trainer.totalTrainingSteps=${steps}`, 'trainer.testFreq=10', 'trainer.logRollouts=16'],
   ];
 };
-/** The step of games, and the number of the stored group. */
+/** Arguments of the run that plays one step of games. GAME_GROUP: number of the group that is stored. */
 const GAME = [
   ...['configs/tic-tac-toe.yaml', 'task={name: tic-tac-toe, options: {illegalMoves: 2}}', 'rollout.n=8'],
   ...['rollout.multiTurn.maxAssistantTurns=8', 'data.maxResponseLength=200', 'trainer.totalTrainingSteps=1'],
   ...['trainer.logRollouts=128', 'trainer.valBeforeTrain=false'],
 ];
 const GAME_GROUP = 8;
-/** Tries of a step that are stored. */
+/** Number of tries of a step that are stored. */
 const TRIES = 4;
-/** The last steps of the page's recorded run, of which one try per problem is stored. */
+/** The recorded run's tries with tool calls are taken from step TOOL_STEP on: TOOL_TRIES tries, one per problem. */
 const [TOOL_STEP, TOOL_TRIES] = [73, 8];
 
 /** @param {string} folder */

@@ -1,6 +1,7 @@
 /**
- * Trains the runs that test/unit/doctor.test.ts reads, and stores them in test/fixtures/doctor/: metrics of four digits, and some
- * samples of the last steps. Runs are left in runs/faults/; one that is complete is not trained again. `npm run build` must have written dist/lib.
+ * Trains the runs that test/unit/doctor.test.ts reads, and stores them in test/fixtures/doctor/: metrics rounded to four digits, and
+ * some samples of the last steps. The run folders stay in runs/faults/, and a complete run is not trained again. `npm run build` must have
+ * written dist/lib.
  *
  *     node scripts/record-faults.mjs [NAME ...]
  */
@@ -11,13 +12,13 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 const STORED = 'test/fixtures/doctor';
 const FOLDER = 'runs/faults';
 const TASK = `${STORED}/faultyTask.js`;
-/** Metrics that no rule can read: times, and statistics that say the same as a kept one. */
+/** Metrics that are not stored because no rule of doctor reads them: times, and statistics that follow from stored ones. */
 const DROPPED =
   /^(timing|perf|prompt_length|rollout_corr|fully_async|critic\/(returns|rewards|advantages)|reward\/|training\/off_policy|trainer|rollouter)|\/(p10|p90|std|valid|corr)$|num_turns/;
-/** Last steps whose samples are stored, and samples of each. */
+/** Number of last steps whose samples are stored. SAMPLES: number of stored samples per step. */
 const STEPS = 3;
 const SAMPLES = 4;
-/** Characters of a message that are stored. */
+/** Maximum number of characters that are stored of a message. */
 const TEXT = 60;
 
 const PAST = 'configs/past-tense-smollm2-135m.yaml';
@@ -45,7 +46,7 @@ const RUNS = {
   truncated: ['trainer.totalTrainingSteps=10', 'data.maxResponseLength=24'],
   'entropy-collapsed': ['trainer.totalTrainingSteps=8', 'actor.entropyCoeff=-100', 'actor.optim.lr=1e-3'],
   'held-out-falls': ['trainer.totalTrainingSteps=12', 'trainer.testFreq=4', task({ answer: 0, token: -0.02 })],
-  // Tested at its end only: held-out problems are solved less often too, which would hide it.
+  // Evaluates only at the end. Otherwise doctor would report first that held-out problems are solved less often.
   longer: [
     ...['configs/gsm8k-tool.yaml', 'trainer.totalTrainingSteps=28', 'trainer.valBeforeTrain=false'],
     ...['trainer.testFreq=0', 'data.valMaxSamples=64', task({ answer: 0, call: 0.2 })],
@@ -59,7 +60,7 @@ const RUNS = {
   'sound-gspo': ['trainer.totalTrainingSteps=12', 'trainer.testFreq=6', 'algorithm.name=gspo'],
   'sound-entropy-bonus': ['trainer.totalTrainingSteps=12', 'actor.entropyCoeff=0.1'],
   'sound-async': ['trainer.totalTrainingSteps=12', 'trainer.testFreq=6', 'seed=4', 'trainer.pipeline=one-step-off'],
-  // Recipes as they are, without SMALL. The second needs the model that its page names.
+  // Unchanged recipes, without the settings of SMALL. Those of PAST need the model that the recipe's page names.
   'sound-fully-async': ['configs/gsm8k-tool.yaml', 'trainer.pipeline=fully-async'],
   'sound-past-1': [PAST, 'seed=1'],
   'sound-past-2': [PAST, 'seed=2'],
@@ -79,7 +80,7 @@ for (const name of words.length > 0 ? words : Object.keys(RUNS)) {
   writeFileSync(`${STORED}/${name}.json`, `${stored(folder, config, settings)}\n`);
 }
 
-/** Returns a run as JSON with one line per metric. @param {string} folder @param {string} config @param {string[]} settings */
+/** Returns a run's metrics as JSON, one line per metric. @param {string} folder @param {string} config @param {string[]} settings */
 function stored(folder, config, settings) {
   const lines = linesOf(`${folder}/metrics.jsonl`);
   const names = [...new Set(lines.flatMap((line) => Object.keys(line)))].filter((name) => !DROPPED.test(name));
@@ -104,13 +105,16 @@ function linesOf(file) {
   return text.split('\n').map((line) => JSON.parse(line));
 }
 
-/** Returns what a rule can read of a sample. @param {any} sample */
+/** Returns the parts of a sample that a rule of doctor can read. @param {any} sample */
 function shortSample({ step, group, problem, promptMessages, messages, score, stopReason }) {
   const texts = messages.map((/** @type {any} */ { role, content }) => ({ role, content: content.slice(0, TEXT) }));
   return { step, group, problem, promptMessages: 0, messages: texts.slice(promptMessages), score, stopReason };
 }
 
-/** Four digits; null is a value that is not finite, and "" one that is absent. @param {number | null | undefined} value */
+/**
+ * Rounds to four digits. null stands for a value that is not finite, and "" for an absent value.
+ * @param {number | null | undefined} value
+ */
 function short(value) {
   return value === undefined ? '' : value === null ? null : Number(value.toPrecision(4));
 }

@@ -1,7 +1,7 @@
 /**
  * `node scripts/record-lesson-faults.mjs` trains the runs of lesson 7 with demo/lessons/7-faults/twin.js and stores them next to it:
- * recorded.json has the curves, tries.json the tries of the first two problems of each step. Runs are left in runs/lesson-faults/; one that
- * is complete is not trained again. An hour on two busy cores. `npm run build` must have written dist/lib.
+ * recorded.json has the curves, tries.json the tries of the first two problems of each step. The run folders stay in runs/lesson-faults/,
+ * and a complete run is not trained again. Takes an hour on two busy cores. `npm run build` must have written dist/lib.
  */
 
 import { execFileSync, spawnSync } from 'node:child_process';
@@ -22,7 +22,7 @@ const SETTINGS = [
   'data.trainBatchSize=8',
   'actor.ppoMiniBatchSize=4',
 ];
-/** Steps of runs that are stopped early. After its first step nothing changes in this one, and a step takes a minute. */
+/** Number of steps of runs that are stopped early. In run `rate`, nothing changes after the first step, and a step takes a minute. */
 const STOPPED = { rate: 12 };
 /** Faults by the number of the run in the lesson. */
 const RUNS = ['none', 'rate', 'cut', 'mixed', 'price', 'colder'];
@@ -74,7 +74,7 @@ async function train(fault) {
   });
 }
 
-/** Returns four digits; null = not measured. @param {number | null | undefined} value */
+/** Rounds to four digits; null = not measured. @param {number | null | undefined} value */
 const short = (value) => (typeof value === 'number' ? Number(value.toPrecision(4)) : null);
 
 /** Returns a message in the form that 7-faults/runs.ts reads. @param {{ role: string, content: string }} message */

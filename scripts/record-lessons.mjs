@@ -30,7 +30,7 @@ async function train() {
 }
 
 /**
- * Returns the tries of each group, with what they share stored once.
+ * Returns the tries of each group, with their common fields stored once.
  * @param {LoggedRollout[]} tries
  */
 function groupsOf(tries) {

@@ -1,6 +1,7 @@
 /**
- * `node scripts/record-losses.mjs` writes demo/lessons/2-losses/recorded.json: two groups of step 1 of the default recipe, and every token's
- * log-prob after 0, 1, 2, 4 and 8 updates on them (seconds on a CPU). `--rate 1e-3` tries another learning rate and writes nothing.
+ * `node scripts/record-losses.mjs` writes demo/lessons/2-losses/recorded.json: two groups of step 1 of the default recipe, and every
+ * token's log-prob after 0, 1, 2, 4 and 8 updates on these groups (takes seconds on a CPU). `--rate 1e-3` tries another learning rate and
+ * writes nothing.
  */
 
 import { execFileSync } from 'node:child_process';
@@ -15,7 +16,7 @@ import { ROOT, setup } from './setup.mjs';
 
 const LESSON = join(ROOT, 'demo', 'lessons', '2-losses');
 
-/** Program that Node runs on the device: the lesson's own code, and the command line's way to open a model. */
+/** Program that runs in Node with WebGPU. It uses the lesson's own code, and opens the model like the command line. */
 const PROGRAM = `
 import { readFileSync, writeFileSync } from 'node:fs';
 import { UPDATES, RATE, updatesOn } from '${LESSON}/updates.ts';

@@ -1,10 +1,11 @@
 /**
- * Prints the data for the page's cards from recorded runs: the curve, and seconds by phase.
+ * Prints data for the page's cards, from recorded runs: the reward curve, and seconds by phase.
  *
  *     npm run -s webgrpo -- train configs/reverse-text.yaml
  *     node scripts/record-recipes.mjs runs/reverse-text [--share=0.42]
  *
- * `--share`: share of the wall time that the run would have taken alone on the machine: processor seconds over 1.75 times its seconds.
+ * `--share`: the wall time that the run would have taken alone on the machine, as a share of its actual wall time:
+ * processor seconds / (1.75 x wall seconds).
  */
 
 import { existsSync, readFileSync } from 'node:fs';

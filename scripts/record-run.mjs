@@ -1,6 +1,7 @@
 /**
- * `node scripts/record-run.mjs` writes the data of lesson 3, demo/lessons/3-run/recorded.json: nine runs of its loop, three learning rates with
- * three seeds each (a quarter of an hour on two quiet cores). `--keep FOLDER` stores every finished run there, and continues from it.
+ * `node scripts/record-run.mjs` writes the data of lesson 3, demo/lessons/3-run/recorded.json: nine runs of the lesson's loop, three
+ * learning rates with three seeds each (a quarter of an hour on two quiet cores). `--keep FOLDER` stores every finished run there, and
+ * continues from it.
  */
 
 import { execFileSync } from 'node:child_process';
@@ -18,7 +19,7 @@ import { ROOT, setup } from './setup.mjs';
 const FILE = join(ROOT, 'demo', 'lessons', '3-run', 'recorded.json');
 const RATES = [1e-3, 1e-2, 1e-4];
 const SEEDS = [1, 2, 3];
-/** Steps whose tries are stored, for the first run. */
+/** Steps of the first run whose tries are stored. */
 const SHOWN = [1, 10, 20, 40, 60];
 
 /** Metrics of the page's recorded run that figure 3.3 draws. */
@@ -29,11 +30,11 @@ const METRICS = [
 
 const rounded = (/** @type {number} */ value) => Number(value.toPrecision(4));
 
-/** Returns a value by step; null if the step has none. */
+/** Returns the values of a metric by step; null for a step without the metric. */
 const valuesOf = (/** @type {LoopStep[]} */ steps, /** @type {'reward' | 'loss' | 'entropy' | 'gradNorm'} */ name) =>
   steps.map(({ [name]: value }) => (typeof value === 'number' ? rounded(value) : null));
 
-/** Returns [step, value] of each metric of the page's recorded run. */
+/** Returns [step, value] pairs for each metric of the page's recorded run. */
 function recordedRun() {
   const packed = readFileSync(join(ROOT, 'demo', 'recorded', 'gsm8k-tool.bin'));
   /** @type {{ command: string, commit: string, history: Record<string, number>[] }} */

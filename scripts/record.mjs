@@ -1,7 +1,7 @@
 /**
  * `node scripts/record.mjs` trains the default recipe by the command line (minutes on a CPU) and writes demo/recorded/gsm8k-tool.bin. The
  * page plays it if it cannot train. `--recipe NAME` records another one, with `--model FILE` (an hour for SmolLM2-135M). `--from FOLDER`
- * uses a finished run of the command that is recorded, made at `--commit ID` on `--adapter NAME`.
+ * uses a finished run of the command that is recorded, which was made at `--commit ID` on `--adapter NAME`.
  */
 
 import { execFileSync } from 'node:child_process';
@@ -15,7 +15,7 @@ import { exitOnSetupError, say, SetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
 const DEFAULT = 'gsm8k-tool';
-/** Number of recorded tries of the default recipe: two problems of eight tries each. */
+/** Number of recorded tries of the default recipe: two problems with eight tries each. */
 const TRIES = 16;
 
 /** Returns the arguments of the recorded run after `webgrpo`. @param {string} recipe @param {string | undefined} model */

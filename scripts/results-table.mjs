@@ -1,7 +1,8 @@
 /**
  * Prints the tables of docs/lab/results.md from run folders:
  *   node scripts/results-table.mjs runs/seed-1 runs/seed-2 runs/seed-3
- * With --curve, a second table of the training steps: reward, entropy, and the share of groups whose rewards differ, as means over the runs.
+ * With --curve, also prints a table of the training steps: reward, entropy, and the share of groups whose rewards differ, each as a mean
+ * over the runs.
  */
 
 import { readFileSync } from 'node:fs';
@@ -71,7 +72,7 @@ function print([head, ...rows]) {
 print([head, ...folders.map(row)]);
 if (process.argv.includes('--curve')) {
   const runs = folders.map((folder) => metricsOf(folder).filter((m) => m['critic/score/mean'] !== undefined));
-  // A step that updated nothing has no entropy.
+  // A step without an update has no entropy.
   const mean = (/** @type {number} */ i, /** @type {(m: Metrics) => number | undefined} */ of) => {
     const known = runs.map((lines) => of(lines[i])).filter((value) => value !== undefined);
     return show(known.reduce((sum, value) => sum + value, 0) / known.length);

@@ -12,7 +12,7 @@ import { pack } from './lib/bundlers.mjs';
 import { exitOnSetupError, messageOf, needsShell, say, SetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
-/** Dawn of this checkout, to avoid another download of 132 MB. */
+/** The package `webgpu` (Dawn) of this checkout is used, to avoid another download of 132 MB. */
 const DAWN = join(ROOT, 'node_modules', 'webgpu');
 
 /** @type {Record<string, { packages: string[], command: (folder: string, file: string) => string[], withDawn: boolean }>} */

@@ -23,7 +23,7 @@ const DESK = { width: 1440, height: 900 };
 const PHONE = { width: 390, height: 844 };
 const LIMIT_MS = 600_000;
 
-/** Settings for steps of a second or less, so that every state is reached soon. */
+/** Settings that make a step take a second or less, so that every state is reached soon. */
 const QUICK =
   'n=4&set=data.trainBatchSize=8&set=actor.ppoMiniBatchSize=4&set=trainer.valBeforeTrain=false&set=trainer.testFreq=0';
 
@@ -77,7 +77,7 @@ async function triesAreThere(page) {
 
 /** @type {Record<string, State>} */
 const STATES = {
-  // README's picture: the unchanged recipe after enough steps for curves and compared tries.
+  // The picture in README: the unchanged recipe after enough steps to show curves and compared tries.
   demo: {
     size: { width: 1440, height: 1150 },
     steps: 25,

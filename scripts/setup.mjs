@@ -14,7 +14,7 @@ import { ensurePackages } from './lib/packages.mjs';
 import { exitOnSetupError, say } from './lib/say.mjs';
 
 export const ROOT = fileURLToPath(new URL('..', import.meta.url));
-// Inside node_modules, so that a new install deletes it.
+// The file is inside node_modules, so that a new install deletes it.
 const MEMORY = join(ROOT, 'node_modules', '.cache', 'webgrpo', 'setup.json');
 
 /**
@@ -56,7 +56,7 @@ export function browserEnv() {
  */
 
 /**
- * Reads the stored findings, each with the environment that it depends on.
+ * Reads the stored findings. `asked` is the environment that a finding depends on.
  * @returns {{ [What in keyof Found]?: { asked: object, found: Found[What] } }}
  */
 function memory() {
@@ -64,8 +64,7 @@ function memory() {
 }
 
 /**
- * Returns a stored finding for the same environment.
- * @template {keyof Found} What
+ * Returns the stored finding if its environment is the same. @template {keyof Found} What
  * @param {What} what
  * @param {object} asked
  * @returns {Found[What] | undefined}

@@ -88,7 +88,7 @@ const e2e = {
   inChromium: true,
 };
 
-/** Checks that need no program. They run while programs are searched and installed. */
+/** Checks that need no other program. They run while missing programs are searched for and installed. */
 const CHECKS = [
   check('types', bin('typescript-7/bin/tsc'), '-p', '.', '--noEmit'),
   check('prose', join(ROOT, 'scripts', 'prose.mjs')),
@@ -142,7 +142,7 @@ function prepare(stages) {
     say(line);
   };
   const isNeeded = (/** @type {string} */ program) => stages.some(({ needs }) => needs === program);
-  // Unit tests start the tools in Node, with an adapter if there is one.
+  // Unit tests start command-line tools in Node, which use an adapter if there is one.
   if (stages.some(({ count }) => count !== fromExitCode) || isNeeded('adapter')) {
     look('adapter', adapterEnv);
     look('nats-server', () => (ensureNatsServer() ? {} : undefined));
@@ -259,7 +259,7 @@ function timesOf(rows) {
 }
 
 /**
- * Printed again at the end, because the last lines are often all that a reader of a CI log has.
+ * Prints the failures again at the end, because a reader of a CI log often has only the last lines.
  * @param {Row[]} rows
  */
 function printFailures(rows) {
@@ -271,7 +271,7 @@ function printFailures(rows) {
 }
 
 /**
- * Splits arguments into names of stages, which come first, and parts of file names.
+ * Splits arguments into the selected stages and parts of file names. Names of stages come first.
  * @param {string[]} words
  */
 function chosen(words) {
@@ -294,7 +294,7 @@ const isFull = process.argv.includes('--full');
 try {
   const started = performance.now();
   const { stages, files } = chosen(words);
-  // Debian's programs need no package of npm, so apt-get runs beside npm. Elsewhere Playwright installs a Chromium.
+  // Debian's packages need nothing from npm, so apt-get runs at the same time as npm. Elsewhere Playwright installs a Chromium.
   const needsBrowser = stages.some(({ needs }) => needs === 'browser');
   const early = needsBrowser && isDebian() ? install() : undefined;
   setup();
@@ -304,7 +304,7 @@ try {
   const [rows] = await Promise.all([runLane(checks, new Map(), files, false), early ?? (needsBrowser && install())]);
   const found = prepare(stages);
   for (const group of GROUPS) rows.push(...(await runGroup(group, stages, found, files)));
-  // With selected files, or with the additional tests of --full, the shares differ.
+  // With selected test files, or with the additional tests of --full, the shares of time cannot be compared with the stored ones.
   if (files.length === 0) {
     for (const { name } of rows)
       if (existsSync(kernelsFile(name))) process.stdout.write(kernelsThatDidNotRun(name, kernelsFile(name)));

@@ -6,7 +6,7 @@ import { runNode } from './lib/runNode.mjs';
 import { exitOnSetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
-/** Commands that never touch a GPU must work without one. */
+/** Commands that never use a GPU. They must work on a machine without one. */
 const WITHOUT_GPU = [
   'config',
   'init',

@@ -1,4 +1,4 @@
-/** Returns the numbers of all parts, concatenated, in a new array. */
+/** Concatenates typed arrays into a new array. */
 export function concat<A extends { set(part: ArrayLike<number>, at: number): void }>(
   Numbers: new (length: number) => A,
   parts: readonly ArrayLike<number>[],

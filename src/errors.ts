@@ -1,6 +1,6 @@
-/** One class per error that a caller handles; all others are RangeError, TypeError or Error. */
+/** Each error that a caller handles has a class of its own. All others are RangeError, TypeError or Error. */
 
-/** The device is lost (driver reset, GPU process crash, destroy). A new device can be requested. */
+/** The GPU device is lost (driver reset, GPU process crash, destroy). A new device can be requested. */
 export class DeviceLostError extends Error {
   override name = 'DeviceLostError';
   constructor(reason: string, message: string) {
@@ -10,12 +10,12 @@ export class DeviceLostError extends Error {
   }
 }
 
-/** A buffer could not be allocated, or the memory plan is above the cap. */
+/** A GPU buffer could not be allocated, or the memory plan exceeds the limit. */
 export class OutOfMemoryError extends Error {
   override name = 'OutOfMemoryError';
 }
 
-/** WebGPU validation or internal error, with the labels of the recorded work. A bug in webgrpo, not the user's. */
+/** An internal or validation error of WebGPU, with the labels of the recorded work. It is a bug in webgrpo, not the user's. */
 export class GpuError extends Error {
   override name = 'GpuError';
 }
@@ -25,7 +25,7 @@ export class NoAdapterError extends Error {
   override name = 'NoAdapterError';
 }
 
-/** The user has stopped a run before its end. */
+/** The user has stopped a run before its last step. */
 export class StoppedError extends Error {
   override name = 'StoppedError';
 }
@@ -37,10 +37,10 @@ export class FolderGoneError extends Error {
 
 /** Maximum number of characters of a message about bad input. A message can quote a file or a command line of any length. */
 const LONGEST_MESSAGE = 600;
-/** Control characters, line separators, marks that turn the direction of a text, and halves of a character. */
+/** Matches control characters, line separators, marks that change the direction of a text, and lone surrogates. */
 const NOT_PRINTED = /[\p{Cc}\p{Zl}\p{Zp}\p{Cs}\u202a-\u202e\u2066-\u2069]/gu;
 
-/** Returns a message on one line, escaped and truncated. It can quote any input. */
+/** Returns a message as one line, escaped and truncated, because it can quote any input. */
 export function oneLine(message: string): string {
   const text = message.replace(NOT_PRINTED, (character) => {
     const short = JSON.stringify(character).slice(1, -1);
@@ -50,8 +50,8 @@ export function oneLine(message: string): string {
 }
 
 /**
- * Bad input: the message has the value found, what is allowed, and what to do. It is one line, whatever it quotes. The
- * command line exits with 2.
+ * Bad input. The message says what was found, what is allowed, and what to do. It is one line, whatever it quotes. The command line exits
+ * with 2.
  */
 export class InputError extends Error {
   override name = 'InputError';
@@ -60,11 +60,11 @@ export class InputError extends Error {
   }
 }
 
-/** A setting that cannot run. Its message is the source (e.g. a file's name), followed by the sentence. */
+/** Error for an invalid config. Its message is the source of the config (e.g. a file name), followed by the sentence about the setting. */
 export class ConfigError extends InputError {
-  /** Key that the sentence is about, e.g. `actor.clipRatioHigh`; '' = the complete config. */
+  /** Key of the setting that the sentence is about, e.g. `actor.clipRatioHigh`; '' = the complete config. */
   readonly path: string;
-  /** All keys that the sentence is about, `path` first. */
+  /** Keys of all settings that the sentence is about, `path` first. */
   readonly keys: readonly string[];
   /** The message without its source. */
   readonly sentence: string;
@@ -76,13 +76,10 @@ export class ConfigError extends InputError {
   }
 }
 
-/**
- * User code (reward, agent loop, loss, advantage, ...) threw, took too long or returned an invalid value. `cause` = the
- * thrown value.
- */
+/** User code (reward, agent loop, loss, advantage, ...) threw, took too long or returned an invalid value. `cause` is the thrown value. */
 export class UserCodeError extends InputError {
   override name = 'UserCodeError';
-  /** Code and failure, e.g. "reward threw"; equal for faults of one kind. */
+  /** Name of the code and what went wrong, e.g. "reward threw"; the same for all faults of one kind. */
   readonly kind: string;
   constructor(kind: string, message: string, options?: ErrorOptions) {
     super(message, options);
@@ -91,12 +88,12 @@ export class UserCodeError extends InputError {
 }
 
 /**
- * Losses, gradients, log-probs, advantages or weights were not finite in several steps in a row. The message names them
- * and the events before.
+ * Losses, gradients, log-probs, advantages or weights were not finite in several steps in a row. The message names these values and what
+ * happened before.
  */
 export class NotFiniteError extends Error {
   override name = 'NotFiniteError';
-  /** The last step that was tried. */
+  /** The last step that was attempted. */
   readonly step: number;
   constructor(step: number, message: string, options?: ErrorOptions) {
     super(message, options);
@@ -105,8 +102,8 @@ export class NotFiniteError extends Error {
 }
 
 /**
- * Returns a text for any thrown value. Never throws, although `message` can be a getter that throws, and some objects
- * have no text.
+ * Returns a text for any thrown value. Never throws, although `message` can be a getter that throws, and some objects cannot be converted
+ * to text.
  */
 export function describe(error: unknown): string {
   try {
@@ -118,7 +115,7 @@ export function describe(error: unknown): string {
   }
 }
 
-/** "[object Object]" would carry no information. */
+/** "[object Object]" would say nothing about the value. */
 function textOf(thrown: unknown): string {
   const text = String(thrown);
   return text.startsWith('[object ') ? JSON.stringify(thrown).slice(0, 200) : text;
@@ -143,7 +140,7 @@ export async function whyUnreachable(url: string, error: unknown): Promise<strin
   return answers ? 'does not allow other sites to read it (CORS)' : 'does not answer';
 }
 
-/** Returns a value for an error message: the start of its JSON, or its type if JSON cannot write it. Never throws. */
+/** Returns a value as text for an error message: the start of its JSON, or its type if it has no JSON. Never throws. */
 export function shownValue(value: unknown): string {
   if (typeof value === 'number' || value === undefined) return String(value);
   try {
@@ -163,13 +160,13 @@ export function stackOf(error: unknown): string | undefined {
   }
 }
 
-/** Returns the place of a thrown error, " (at reward (file.ts:3:7))", or ''. */
+/** Returns where an error was thrown, as " (at reward (file.ts:3:7))"; '' if that is unknown. */
 function placeOf(error: unknown): string {
   const place = /^ {4}at .*$/m.exec(stackOf(error) ?? '')?.[0].trim();
   return place === undefined ? '' : ` (${place})`;
 }
 
-/** Like `instanceof`, for any thrown value. Never throws, although a proxy can refuse the test. */
+/** Like `instanceof`, but for any thrown value. Never throws, although a proxy can throw in `instanceof`. */
 export function isA<T>(error: unknown, kind: new (...args: never[]) => T): error is T {
   try {
     return error instanceof kind;
@@ -179,8 +176,7 @@ export function isA<T>(error: unknown, kind: new (...args: never[]) => T): error
 }
 
 /**
- * True if the run can continue with a new engine on a new device. Errors from a worker have only their names, or only a
- * text.
+ * True if the run can continue with a new engine on a new device. Errors from a worker do not have their class, only its name or a text.
  */
 export function isEngineLost(error: unknown): boolean {
   const { name, message } = error instanceof Error ? error : new Error(String(error));
@@ -190,9 +186,9 @@ export function isEngineLost(error: unknown): boolean {
 
 /**
  * Converts an error of user code into one that names the code. Device failures are returned unchanged.
- * @param kind the code in one word, e.g. 'reward'
+ * @param kind kind of the code in one word, e.g. 'reward'
  * @param what the code and where it ran, e.g. 'The reward of problem "train-3"'
- * @param expected required behaviour, as the end of a sentence
+ * @param expected what the code must do, as the end of a sentence
  */
 export function blame(kind: string, what: string, error: unknown, expected: string): Error {
   for (const known of [UserCodeError, DeviceLostError, OutOfMemoryError, GpuError]) if (isA(error, known)) return error;

@@ -11,7 +11,7 @@ import { openCheckpoint } from './model/checkpoint/open.ts';
 import { isGguf } from './model/checkpoint/sourceFiles.ts';
 
 /**
- * Installs Dawn as `navigator.gpu`, unless WebGPU exists already (Deno). Takes a hardware GPU, or else the software
+ * Installs Dawn as `navigator.gpu`, unless WebGPU exists already (as in Deno). Uses a hardware GPU if there is one, otherwise the software
  * driver of an installed Chromium. Throws NoAdapterError if the package `webgpu` is not installed.
  */
 export async function installWebGpu(): Promise<void> {
@@ -19,9 +19,8 @@ export async function installWebGpu(): Promise<void> {
 }
 
 /**
- * Returns the model and tokenizer of a folder in Hugging Face format, of a GGUF file, or of a checkpoint of
- * `webgrpo/checkpoints`.
- * Throws InputError that names missing or damaged files.
+ * Returns the model and tokenizer in a folder in Hugging Face format, in a GGUF file, or in a checkpoint of `webgrpo/checkpoints`. Throws
+ * InputError that names missing or damaged files.
  */
 export async function readCheckpoint(
   from: string | URL | Readonly<Record<string, URL>>,

@@ -1,6 +1,6 @@
 /**
- * `webgrpo/playwright`: a `test` of Playwright whose pages have WebGPU in headless Chromium, training in such a page, and a matcher of
- * its result. Needs the package `@playwright/test`, which no other entry loads.
+ * `webgrpo/playwright`: a Playwright `test` whose pages have WebGPU in headless Chromium, a function that trains in such a page, and a
+ * matcher for its result. Needs the package `@playwright/test`, which no other entry loads.
  */
 
 import { expect as plainExpect, test as plainTest } from '@playwright/test';
@@ -12,21 +12,21 @@ import { judgeCourse, type Learns } from './report/course.ts';
 export { webGpuLaunchOptions };
 export type { Learns, TrainConfigInput, TrainedRun, TrainInPageOptions };
 
-/** Fixtures that `test` adds to those of Playwright. */
+/** Fixtures that this `test` has in addition to Playwright's. */
 export interface WebGpuFixtures {
   /**
-   * Trains with an engine in `page` until the last step. The page shows nothing else meanwhile. Takes a config as an
-   * object, or the path of a YAML file or of a run folder, which it resumes. Rejects with the error of the run.
+   * Trains in `page` until the last step. During the run, the page shows nothing else. Takes a config as an object, the path of a YAML
+   * file, or the path of a run folder, which is resumed. Rejects with the error of the run.
    */
   trainInPage(config: TrainConfigInput | string, options?: TrainInPageOptions): Promise<TrainedRun>;
 }
 
-/** Playwright's `test` with WebGPU in headless Chromium, and `trainInPage`. */
+/** Playwright's `test` with WebGPU in headless Chromium, and with the fixture `trainInPage`. */
 export const test = plainTest.extend<WebGpuFixtures>({
   launchOptions: [
     async ({ launchOptions, browserName }, use, { project }) => {
       const { args, ...browser } = webGpuLaunchOptions();
-      // The fixture `channel` depends on this one.
+      // The channel is read from the project's settings, because Playwright's fixture `channel` depends on `launchOptions`.
       const isChosen = launchOptions.executablePath ?? launchOptions.channel ?? project.use.channel;
       const own = { ...(!isChosen && browser), ...launchOptions, args: [...args, ...(launchOptions.args ?? [])] };
       await use(browserName === 'chromium' ? own : launchOptions);

@@ -1,17 +1,17 @@
 /**
- * Entries that users register by name, such as losses, for all copies of the library in this process. The installed command
- * line contains its own copy, while a module of `--import` imports another.
+ * Entries that users register by name, such as losses, shared by all copies of the library in this process. There can be two copies: the
+ * installed command line contains one, and a module loaded with `--import` imports another.
  */
 
 type Add = (name: string, entry: unknown) => void;
 
-/** Entries of one kind, and the functions by which each copy adds an entry to its own table. */
+/** Entries of one kind (such as losses), and one function per copy of the library that adds an entry to the copy's own table. */
 interface Kind {
   entries: Map<string, unknown>;
   copies: Add[];
 }
 
-/** State that all copies of the library share. */
+/** State that all copies of the library in this process share. */
 interface Shared {
   kinds: Map<string, Kind>;
   /** Number of registrations. */
@@ -22,7 +22,7 @@ const KEY = Symbol.for('webgrpo.registered');
 const shared = ((globalThis as { [KEY]?: Shared })[KEY] ??= { kinds: new Map(), count: 0 });
 
 /**
- * Returns a function that adds an entry to the tables of all copies.
+ * Registers this copy's table for a kind of entries. Returns a function that adds an entry to the tables of all copies.
  * @param add adds an entry to this copy's table; called immediately with the entries that other copies registered
  */
 export function shareEntries<T>(kind: string, add: (name: string, entry: T) => void): typeof add {
@@ -37,5 +37,5 @@ export function shareEntries<T>(kind: string, add: (name: string, entry: T) => v
   };
 }
 
-/** Returns the number of registrations in this process. */
+/** Returns how often an entry was registered in this process. */
 export const sharedCount = (): number => shared.count;

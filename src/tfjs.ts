@@ -1,6 +1,6 @@
 /**
- * `webgrpo/tfjs`: importing it registers `engine: tfjs` in this thread. tfjs itself (`@tensorflow/tfjs`,
- * `@tensorflow/tfjs-backend-webgpu`, installed by the user) is loaded when such an engine is created.
+ * `webgrpo/tfjs`: importing this entry registers the engine "tfjs" in this thread. The user installs `@tensorflow/tfjs` and
+ * `@tensorflow/tfjs-backend-webgpu`, which are loaded when such an engine is created.
  */
 
 import { registerTfjs } from './workers/tfjsEngine.ts';

@@ -1,5 +1,6 @@
 /**
- * `webgrpo/yaml`: configs from YAML text. Separate from the library, because the YAML parser is a fifth of its size.
+ * `webgrpo/yaml`: reads configs from YAML text. It is separate from the main entry, because the YAML parser is a fifth of that entry's
+ * size.
  */
 
 export { parseSftConfig, parseTrainConfig } from './grpo/config/text.ts';

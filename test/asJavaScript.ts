@@ -1,4 +1,4 @@
-/** Writes source files as JavaScript to a new folder, for a test's child process in any version of Node. */
+/** Compiles source files to JavaScript in a new folder, so that a test's child process can run them in any version of Node. */
 
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** A client run without a GPU: its engine returns scripted replies, and can be told to wait. */
+/** A client run without a GPU: its engine returns scripted replies, and a test can make it wait. */
 
 import { resolveTrainConfig } from '../src/grpo/config/resolve.ts';
 import type { TrainConfigInput } from '../src/grpo/config/input.ts';
@@ -11,10 +11,13 @@ import { noStats } from '../src/rollout/server/stats.ts';
 import { TINY_CONFIG } from './tinyConfig.ts';
 import { tokenizer } from './scriptedTurns.ts';
 
-/** Answers each request with the result of `says`; 'wait' = waits for `go` or an abort, after it has shown the first token. */
+/**
+ * A rollout engine that answers each request with the result of `says`. If `waits` is true for a request, its first token is shown, and the
+ * rest waits for `go` or an abort.
+ */
 export class TalkingEngine implements RolloutEngine {
   readonly requests: GenerateRequest[] = [];
-  /** Request ids that were generated for and are not released yet. */
+  /** Ids of requests for which tokens were generated, and which are not released yet. */
   readonly held = new Set<string>();
   paused = false;
   version = 0;
@@ -98,7 +101,7 @@ export class TalkingEngine implements RolloutEngine {
   }
 }
 
-/** Creates a run without a model. Its steps cannot train; everything before training works. */
+/** Creates a run of the client without a model. Its steps cannot train, but everything before the training works. */
 export function talkingRun({
   change = {},
   limits = {},

@@ -11,7 +11,7 @@ import { ScriptedEngine } from './scriptedEngine.ts';
 interface Around {
   env?: NodeJS.ProcessEnv;
   createEngine?: Io['createEngine'];
-  /** True if standard error counts as a terminal, which shows every phase of a step. */
+  /** True if standard error is treated as a terminal. A terminal shows every phase of a step. */
   isTTY?: boolean;
   /** Called with each line of standard error. */
   onLine?: (line: string) => void;
@@ -22,12 +22,12 @@ export class RunningCommand {
   stdout = '';
   stderr = '';
   readonly #stdin = new PassThrough();
-  /** Signals that would have ended the process. */
+  /** Signals after which the process would have ended. */
   readonly endedBy: Signal[] = [];
   /** Sends a signal to the command. */
   signal: (signal: Signal) => void = () => undefined;
   readonly done: Promise<{ status: number; stdout: string; said: string[] }>;
-  /** Resolves when the command handles signals. */
+  /** Resolves when the command has installed its signal handlers. */
   readonly listens: Promise<void>;
   #awaited: { pattern: RegExp; found: (match: RegExpExecArray) => void }[] = [];
 
@@ -63,7 +63,7 @@ export class RunningCommand {
     this.#stdin.write(text);
   }
 
-  /** Resolves with the match as soon as standard error contains it. Rejects if the command ends without it. */
+  /** Resolves with the match as soon as standard error matches the pattern. Rejects if the command ends without it. */
   said(pattern: RegExp): Promise<RegExpExecArray> {
     const match = new Promise<RegExpExecArray>((found) => this.#awaited.push({ pattern, found }));
     this.#look();
@@ -88,7 +88,7 @@ const ADAPTER = {
   ...{ subgroupSize: 0, subgroupMaxSize: 0, features: [] },
 };
 
-/** Returns the `createEngine` of commands that train: it creates scripted engines, all on one gate. */
+/** Returns a `createEngine` for commands that train. It creates scripted engines, which all wait at the same gate. */
 export const scriptedEngines =
   (gate?: Gate): Io['createEngine'] =>
   async ({ config, weights, tokenizerJson, tokenizerConfigJson, withReference = false }) => {

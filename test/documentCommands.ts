@@ -1,4 +1,4 @@
-/** Commands that a document shows, in blocks of code and in backticks. */
+/** Finds the commands that a document shows, in code blocks and in backticks. */
 
 const STARTERS = [
   /^npm run (?:-s )?webgrpo -- /,
@@ -6,10 +6,10 @@ const STARTERS = [
   /^node (?:\.\.\/)?scripts\/webgrpo\.mjs /,
   /^webgrpo (?=[a-z])/,
 ] as const;
-/** Blocks in these languages are programs and data. */
+/** Languages of code blocks that contain programs or data instead of shell commands. */
 const NOT_SHELL = /^(ts|tsx|js|json|yaml|wgsl|css|html|python|py|toml|jinja|nginx|caddy)$/;
 
-/** Programs that a document tells to run, besides webgrpo. */
+/** Programs other than webgrpo that a document tells the reader to run. */
 const OTHERS = /^(cd|npm|npx|node|bun|deno|openssl|tensorboard|wandb|ollama|git|curl)$/;
 
 /**
@@ -22,16 +22,16 @@ export function commandsIn(document: string): string[][] {
   return [...shell, ...inline].flatMap((line) => simpleCommands(line).flatMap((command) => wordsOf(command)));
 }
 
-/** The sentence of a page that names the commands which no test runs, each by its first words. */
+/** Matches the sentence of a page that lists commands which no test runs, each by its first words. */
 const NOT_RUN = /^No test runs (.*)\.$/gm;
 
-/** Returns the commands that a page calls not run, each as its first words. */
+/** Returns the commands that a page lists in such a sentence, each as its first words. */
 export const notRunIn = (document: string): string[][] =>
   Array.from(document.matchAll(NOT_RUN), ([, list]) => list).flatMap((list) =>
     Array.from(list.matchAll(/`([^`\n]+)`/g), ([, code]) => simpleCommands(code).flatMap(wordsOf)[0] ?? [code]),
   );
 
-/** Lines of shell blocks, continued lines joined, and the text outside of blocks. */
+/** Splits a document into the lines of its shell blocks, with continued lines joined, and the text outside of code blocks. */
 function split(document: string): { shell: string[]; text: string } {
   const shell: string[] = [];
   const text: string[] = [];
@@ -46,7 +46,7 @@ function split(document: string): { shell: string[]; text: string } {
   return { shell, text: text.join('\n') };
 }
 
-/** The commands of a line, without comments and redirections. */
+/** Splits a line of shell into simple commands, without comments and redirections. */
 function simpleCommands(line: string): string[][] {
   const tokens = Array.from(line.matchAll(/(?:'[^']*'|"[^"]*"|[^\s'"])+/g), ([token]) => token);
   const comment = tokens.findIndex((token) => token.startsWith('#'));
@@ -62,7 +62,10 @@ function simpleCommands(line: string): string[][] {
 
 const unquoted = (word: string) => word.replaceAll(/'([^']*)'|"([^"]*)"/g, (_, one = '', two = '') => `${one}${two}`);
 
-/** A list with the words of one command; empty for text that is not a command, and for patterns such as `webgrpo help COMMAND`. */
+/**
+ * Returns a list with the words of one command. It is empty for text that is not a command, and for patterns such as `webgrpo help
+ * COMMAND`.
+ */
 function wordsOf(command: string[]): string[][] {
   const line = command.join(' ');
   const starter = STARTERS.find((pattern) => pattern.test(line));

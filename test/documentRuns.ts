@@ -8,7 +8,7 @@ export interface DocumentCommand {
   /** The command as one text, without a starter such as `npm run -s webgrpo --`. */
   line: string;
   words: string[];
-  /** True if the page says that no test runs it. */
+  /** True if the page says that no test runs the command. */
   isMarked: boolean;
 }
 
@@ -35,14 +35,14 @@ export const documentCommands: DocumentCommand[] = pages.flatMap(({ name, text }
     }));
 });
 
-/** Marks of the pages that name no command of their page. */
+/** Commands that a page lists as not run by tests, although the page does not show them. */
 export const idleMarks: string[] = pages.flatMap(({ name, text }) =>
   notRunIn(text)
     .filter((start) => !commandsIn(text).some((words) => startsWith(words, start)))
     .map((start) => `${name}: ${start.join(' ')}`),
 );
 
-/** Commands by their first words that another test runs: its file, and the text in it that does. */
+/** Commands that are run by other tests: first words of the command, test file, and the text in the file that runs it. */
 export const OTHER_TESTS: readonly (readonly [start: string, file: string, text: string])[] = [
   ['webgrpo join', 'test/unit/roomCommand.test.ts', "start('join'"],
   ['webgrpo room CONFIG --nats', 'test/gpu/roomCommand.node.test.ts', "'--nats'"],
@@ -64,13 +64,13 @@ const otherStarts = OTHER_TESTS.map(([start]) => start.split(' '));
 /** Commands of webgrpo that compute on a device without an engine. test/gpu/documentRuns.node.test.ts runs them. */
 const ON_DEVICE = new Set(['sft', 'verify', 'tune']);
 
-/** Returns the runner of a command; undefined if no test runs it and its page does not say so. */
+/** Returns the runner of a command; undefined if no test runs the command and its page does not say so. */
 export function runnerOf({ words, isMarked }: DocumentCommand): 'none' | 'unit' | 'gpu' | 'other' | undefined {
   const [program, command, argument] = words;
   if (isMarked) return 'none';
   if (otherStarts.some((start) => startsWith(words, start))) return 'other';
   if (program === 'webgrpo') return ON_DEVICE.has(command) ? 'gpu' : 'unit';
-  // Commands of the tests themselves, and a change of the folder.
+  // `npm test` and the like, which are the tests themselves, and `cd`.
   if (program !== 'other') return undefined;
   return command === 'cd' || /^(npm test|npx vitest)$/.test(`${command} ${argument}`) ? 'unit' : undefined;
 }
@@ -82,7 +82,7 @@ const SMALL = [
 ];
 const SHORT = ['trainer.totalTrainingSteps=2', 'trainer.testFreq=1'];
 
-/** Returns the words of `webgrpo` to run. Every output gets a new name, and a server any free port. */
+/** Returns the words of `webgrpo` to run. Each output path is replaced by a new name, and each port by 0, which means any free port. */
 export function filled([command, ...words]: readonly string[], output: (name: string) => string): string[] {
   const values: Record<string, (value: string) => string> = {
     '--out': output,

@@ -10,13 +10,13 @@ const MODEL = 'checkpoints/gsm8k-tool';
 export const CONFIG = 'configs/gsm8k-tool.yaml';
 export const FIXTURE = 'test/fixtures/exportedPrompts.json';
 
-/** Token ids of one run's first prompt, and of the text after a call whose result is 24; null if no tool is called. */
+/** Token ids of a run's first prompt, and of the text that follows a tool call whose result is 24; null if no tool is called. */
 export interface PeerIds {
   prompt: number[];
   turn: number[] | null;
 }
 
-/** Token ids of a peer, and a hash of the template with which they were made. */
+/** Token ids that another library computed, and a hash of the chat template that it used. */
 export interface StoredIds extends PeerIds {
   template: string;
 }
@@ -28,7 +28,7 @@ const file = (name: string, text: string) => {
 };
 const problem = { question: 'How many pens are 12 times 4 pens?', answer: '<<12*4=48>>\n#### 48' };
 const data = file('problems.jsonl', `${JSON.stringify(problem)}\n`.repeat(16));
-/** A template like Qwen's: a line end after each turn, and tools only if there are any. */
+/** A chat template like Qwen's: a line break after each turn, and tools only if there are any. */
 const template = file(
   'template.jinja',
   "{%- if tools is not none and tools %}{{- '<|im_start|>system\\n# Tools' }}{%- for tool in tools %}" +
@@ -55,7 +55,7 @@ export const RUNS: Readonly<Record<string, readonly string[]>> = {
   'another template with schemas': [`model.customChatTemplate=${template}`],
 };
 
-/** Writes a run for a peer. Returns its folder and the sentences about what is lost. */
+/** Exports a run for TRL or another library. Returns the folder, and the sentences about settings that the export cannot carry. */
 export async function exported(peer: string, name: string, overrides: readonly string[]) {
   const out = join(folder, `${peer}-${name}`.replaceAll(/\W+/g, '-'));
   let notCarried: string[] = [];

@@ -4,24 +4,24 @@ import { createHash } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** The only commit of the repository. */
+/** Id of the only commit of the repository. */
 export const SHA = '0123456789abcdef0123456789abcdef01234567';
 
-/** Handles one request for a file's bytes instead of the server; `send` answers normally. */
+/** Handles one request for a file's bytes in place of the server. Calling `send` sends the normal response. */
 type Fault = (response: ServerResponse, send: () => void) => void;
 
-/** The repository `org/tiny`, and its files at `/files/`. */
+/** A hub with the repository `org/tiny`, whose files are also served under `/files/`. */
 export interface Hub {
   endpoint: string;
   files: Map<string, Uint8Array>;
-  /** The requests, one per line, with their ranges. */
+  /** Requests that the server received, one per line, with their byte ranges. */
   log: string[];
-  /** Faults of the next requests for a file's bytes, in order. */
+  /** Faults by file, which the next requests for the file's bytes meet in this order. */
   faults: Map<string, Fault[]>;
   etagOf(file: string): string;
   /** Returns a fault that sends `bytes` bytes of the file, and closes the connection when `onProgress` says that they have arrived. */
   cutAfter(file: string, bytes: number): Fault;
-  /** For the downloads of a test that uses `cutAfter`. */
+  /** Must be passed as `onProgress` to the downloads of a test that uses `cutAfter`. */
   onProgress(progress: { received: number }): void;
   close(): void;
 }
@@ -71,7 +71,7 @@ function answer(
   response: ServerResponse,
 ) {
   const url = request.url!;
-  // The hub allows pages of other sites too.
+  // The headers allow pages of other sites, as those of the real hub do.
   response.setHeader('access-control-allow-origin', '*');
   response.setHeader('access-control-expose-headers', 'ETag, Content-Range, Content-Length, Accept-Ranges');
   if (request.method === 'OPTIONS')
@@ -80,7 +80,7 @@ function answer(
   if (url === '/api/models/org/tiny/revision/main?blobs=true') return void response.end(JSON.stringify(listing(files)));
   const file = url.slice(url.lastIndexOf('/') + 1);
   if (!files.has(file)) return void response.writeHead(404).end();
-  // `resolve` redirects to the host of the bytes.
+  // `resolve` redirects to the host that serves the bytes, as on the real hub.
   if (url.startsWith('/org/tiny/resolve/')) return void response.writeHead(302, { location: `/cdn/${file}` }).end();
   const fault = faults.get(file)?.shift();
   const send = () => sendFile(request, response, files.get(file)!);
@@ -99,7 +99,7 @@ function sendFile({ headers }: IncomingMessage, response: ServerResponse, bytes:
   response.writeHead(206, { etag, 'content-length': rest.length, 'content-range': range }).end(rest);
 }
 
-/** Files in the listing that the loader must not request. */
+/** Files in the repository's list that the loader must not request. */
 const NOT_ASKED_FOR = ['loss.png', 'onnx/config.json', 'pytorch_model.bin'].map((rfilename) => ({
   rfilename,
   size: 9,

@@ -3,7 +3,7 @@
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
-/** The parts of node-llama-cpp that are used here. */
+/** The parts of node-llama-cpp that this file uses. */
 interface NodeLlamaCpp {
   getLlama(options: object): Promise<{ loadModel(options: { modelPath: string }): Promise<LlamaModel> }>;
 }

@@ -1,6 +1,6 @@
 /**
  * An MCP server over stdio that misbehaves: `node test/mcpServer.mjs FAULT`. It has the tools `echo` (returns its arguments as JSON),
- * `count` (counts calls of the process) and `fault`, which misbehaves as FAULT says. Some faults are present from the start.
+ * `count` (counts calls of the process) and `fault`, which misbehaves as FAULT says. Some faults affect the server from its start.
  */
 
 import { spawn } from 'node:child_process';
@@ -16,7 +16,7 @@ const OPEN = { type: 'object', properties: {}, additionalProperties: true };
 let tools = ['echo', 'count', 'fault'].map((name) => ({ name, description: name, inputSchema: OPEN }));
 let count = 0;
 let faults = 0;
-/** @type {number | undefined} a call that is answered with the next one */
+/** @type {number | undefined} id of a call that is answered together with the next call */
 let held;
 
 /** @param {number} levels @returns {object} */

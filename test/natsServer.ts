@@ -22,7 +22,7 @@ const connectByTls =
     return connect({ ...options, tls });
   };
 
-/** Returns false, with a loud message, if the server is not installed and cannot be. */
+/** Returns false, after a loud message, if no nats-server is installed and it cannot be installed. */
 export function hasNatsServer(): boolean {
   try {
     findNatsServer();
@@ -72,7 +72,7 @@ export class TestRoom {
     return enter(connecting, { address, code, inbox: CONTROLLER, name: CONTROLLER });
   }
 
-  /** Kills the server like a crash, and restarts it. */
+  /** Kills the server, as a crash would, and restarts it. */
   async crash(): Promise<void> {
     const { nats: port, webSocket: webSocketPort } = this.#server.ports;
     await this.#server.stop('SIGKILL');
@@ -86,7 +86,7 @@ export class TestRoom {
   }
 }
 
-/** Returns a port that is free for now, as is the next one. */
+/** Returns a free port whose next port is free as well. */
 export async function freePort(): Promise<number> {
   for (;;) {
     const first = await listen(0);
@@ -114,7 +114,7 @@ export function selfSigned(folder: string): { cert: string; key: string } {
   return { cert, key };
 }
 
-/** Starts a server like an existing one, with two users from its administrator, as docs/guides/rooms.md describes. */
+/** Starts a NATS server that stands for an existing one, with two users set up by its administrator, as docs/guides/rooms.md describes. */
 export async function runningServer({ jetStream = true } = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'webgrpo-nats-'));
   const port = await freePort();

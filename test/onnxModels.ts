@@ -1,4 +1,4 @@
-/** Tiny checkpoints in the format of transformers.js: config.json, tokenizer files, onnx/model.onnx. */
+/** Writes tiny checkpoints in the format of transformers.js: config.json, tokenizer files, onnx/model.onnx. */
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -13,7 +13,7 @@ interface TokenizerFiles {
   config: Record<string, unknown>;
 }
 
-/** logits = mean over tokens of embed[id] x head + bias. */
+/** The classifier: logits = mean over tokens of embed[id] x head + bias. */
 interface BagClassifier {
   /** [V, C] */
   embed: Float32Array;
@@ -31,14 +31,14 @@ export function bagClassifier(vocabSize: number, labels: string[]): BagClassifie
   return { embed, head, bias, labels };
 }
 
-/** Returns the classifier's logits in float64. */
+/** Returns the classifier's logits, computed in float64. */
 export function bagLogits({ embed, head, bias }: BagClassifier, ids: readonly number[]): number[] {
   const C = head.length / bias.length;
   const mean = Array.from({ length: C }, (_, c) => ids.reduce((sum, id) => sum + embed[id * C + c], 0) / ids.length);
   return Array.from(bias, (b, label) => mean.reduce((sum, x, c) => sum + x * head[c * bias.length + label], b));
 }
 
-/** Writes a sequence classifier that names BERT as its type, which determines its inputs. */
+/** Writes a sequence classifier of type BERT. The type determines the names of the model's inputs. */
 export function writeClassifier(folder: string, model: BagClassifier, files: TokenizerFiles): void {
   const { labels, bias, head } = model;
   const config = {
@@ -51,7 +51,7 @@ export function writeClassifier(folder: string, model: BagClassifier, files: Tok
   writeModel(folder, config, classifierGraph(model), files);
 }
 
-/** Writes one of our Llamas for generation by transformers.js. */
+/** Writes a small Llama for generation with transformers.js. */
 export function writeGenerator(
   folder: string,
   config: ModelConfig,

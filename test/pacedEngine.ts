@@ -1,4 +1,7 @@
-/** A rollout engine without a model: each turn takes a requested time, and its tokens name the weights that sampled them. */
+/**
+ * A rollout engine without a model: each turn takes a time that the test sets, and its tokens record the version of the weights that
+ * sampled them.
+ */
 
 import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
 import type { CheckpointEngine } from '../src/grpo/pipeline/types.ts';
@@ -9,15 +12,15 @@ import { buildGsm8kTokenizer } from '../src/tasks/gsm8k/tokenizer.ts';
 
 const { tokenizer: tokenizerJson, config } = buildGsm8kTokenizer();
 
-/** Milliseconds that a turn takes, or a promise that the turn waits for. */
+/** Returns the milliseconds that a turn takes, or a promise that the turn waits for. */
 export type Pace = (request: GenerateRequest) => number | Promise<void>;
 
-/** Samples two tokens per turn, the first with the weights at its start, the other with those at its end. */
+/** Samples two tokens per turn: the first with the weights at the start of the turn, the second with the weights at its end. */
 export class PacedEngine implements RolloutEngine {
   readonly tokenizer = new ChatTokenizer(tokenizerJson, config);
   /** Version of the weights in use. */
   version = 0;
-  /** [version, requests in flight] at each change of the weights. */
+  /** Entries: [version, requests in flight], one at each change of the weights. */
   changes: [number, number][] = [];
   underWay = 0;
   readonly released: string[] = [];
@@ -31,7 +34,7 @@ export class PacedEngine implements RolloutEngine {
     this.#pace = pace;
   }
 
-  /** Resolves once the engine uses these weights or newer ones. */
+  /** Resolves once the engine uses the weights of this version or newer ones. */
   reaches(version: number): Promise<void> {
     return new Promise((go) => {
       this.#awaited.push({ version, go });
@@ -95,7 +98,7 @@ export class PacedEngine implements RolloutEngine {
   }
 }
 
-/** Returns a checkpoint engine with a separate copy of the weights, which costs nothing. */
+/** Returns a checkpoint engine (weight transfer) as for a separate copy of the weights, whose transfers take no time. */
 export const copiedWeights = (engine: PacedEngine): CheckpointEngine => ({
   backend: 'copy',
   async updateWeights(version) {

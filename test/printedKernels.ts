@@ -1,4 +1,4 @@
-/** The text of every kernel that is printed by code, by name: all tiles of the products, and attention in all forms for some head dims. */
+/** The text of every generated kernel, by name: all tiles of the matrix products, and all forms of attention for some head dims. */
 import { MATMUL_TILES, namesOf, PACKED_TILES } from '../kernels/tiles.ts';
 import type { Gpu } from '../src/gpu/device.ts';
 import type { Kernel } from '../src/gpu/kernel.ts';
@@ -6,7 +6,7 @@ import { attentionKernels } from '../src/gpu/ops/attention.ts';
 import { matmulKernel } from '../src/gpu/ops/matmul.ts';
 import { packedKernel } from '../src/gpu/ops/matmulPacked.ts';
 
-/** Adapters with different subgroups: attention has a form for each. */
+/** Adapters with different subgroup sizes, because attention has a form for each. */
 const ADAPTERS = [0, 4, 8].map(
   (lanes) => ({ adapter: { isSoftware: true, subgroupSize: lanes, subgroupMaxSize: lanes } }) as Gpu,
 );

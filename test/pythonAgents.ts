@@ -1,21 +1,24 @@
-/** Runs the agents of test/agentClients.py, by the Python that CLIENTS_PYTHON names. CONTRIBUTING.md says how to make it. */
+/**
+ * Runs the agents of test/agentClients.py, with the Python that the variable CLIENTS_PYTHON names. CONTRIBUTING.md says how to create its
+ * environment.
+ */
 
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 
-/** A question, and the address that the agent's client gets. */
+/** A question for an agent, and the base address that its client uses. */
 export interface AgentTask {
   base: string;
   question: string;
 }
 
-/** Undefined if Python has no such packages. */
+/** Path of the Python with the agents' packages; undefined if it is not installed. */
 export const clientsPython = [process.env['CLIENTS_PYTHON'], 'node_modules/.cache/webgrpo/clients/bin/python'].find(
   (path) => path !== undefined && existsSync(path),
 );
 
-/** A process with one agent. It ends when the variable that `using` declares leaves its scope. */
+/** A Python process that runs one agent. It ends when the variable that `using` declares leaves its scope. */
 export class PythonAgent implements Disposable {
   readonly #model: string;
   readonly #python;
@@ -29,7 +32,7 @@ export class PythonAgent implements Disposable {
     this.#lines = createInterface({ input: this.#python.stdout })[Symbol.asyncIterator]();
   }
 
-  /** Returns the answers, or a text if a package is missing. */
+  /** Returns the agent's answers, or a text if a package is missing. */
   async answers(tasks: readonly AgentTask[]): Promise<string[] | string> {
     this.#python.stdin.write(`${JSON.stringify({ model: this.#model, tasks })}\n`);
     const { value, done } = await this.#lines.next();

@@ -1,4 +1,4 @@
-/** A room without a GPU: workers with invented samples, and a trainer that only counts. */
+/** A room without a GPU: workers that send invented samples, and a trainer that only counts them. */
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { NatsConnection } from '@nats-io/nats-core';
@@ -16,7 +16,7 @@ export const groupOf = (number: number): PromptGroup => ({
   problem: { id: `p${number}`, messages: [{ role: 'user', content: `${number}?` }], answer: String(number) },
 });
 
-/** Returns the sample that an honest worker sends for a group; any other text is a forgery. */
+/** Returns the sample that an honest worker sends for a group. The check of this room treats any other text as forged. */
 export const madeUp = (uid: string, sample: number, tokens = 8): ExperienceRecord => ({
   key: `${uid}_${sample}`,
   tags: { status: 'scored' },
@@ -30,12 +30,12 @@ export interface FakeWorker {
   /** Resolves to the worker's counts, or rejects with the reason for its end. */
   ended: Promise<unknown>;
   leave(): void;
-  /** Ends its connection like a crash, without returning anything. */
+  /** Ends the worker's connection as a crash would, without returning its groups. */
   kill(): Promise<void>;
-  /** Groups that the worker received, and those that it has finished. */
+  /** Ids of the groups that the worker received. `generated`: those that it has finished. */
   started: string[];
   generated: string[];
-  /** Versions of the weights that it loaded, the first byte of each, and the version at the start of each group. */
+  /** Versions of the weights that the worker loaded. `files`: the first byte of each. `drawnBy`: the version at the start of each group. */
   versions: number[];
   files: number[];
   drawnBy: number[];
@@ -43,9 +43,9 @@ export interface FakeWorker {
 
 interface FakeOptions {
   name?: string;
-  /** Maximum time to generate a group, in milliseconds. */
+  /** Maximum number of milliseconds to generate a group. */
   ms?: number;
-  /** Milliseconds to load new weights. */
+  /** Milliseconds that loading new weights takes. */
   loadMs?: number;
   tokens?: number;
   groupsAtOnce?: number;
@@ -90,7 +90,7 @@ export function fakeWorker(room: Pick<TestRoom, 'address' | 'code'>, options: Fa
   };
 }
 
-/** Checkpoint of the counting trainer: trained groups, and the number of started ones. */
+/** Checkpoint of the counting trainer: ids of trained groups, and the number of started groups. */
 export interface Saved {
   trained: string[];
   begun: number;
@@ -100,16 +100,16 @@ const TICK_MS = 20;
 
 export interface ControllerOptions extends Omit<Partial<RoomOptions>, 'now'> {
   n?: number;
-  /** Number of groups per step, and of groups started ahead of training. */
+  /** Number of groups per step. `ahead`: number of groups started ahead of training. */
   batch?: number;
   ahead?: number;
   maxBytes?: number;
   check?: NatsRollouterOptions['check'];
-  /** Largest age of a group, in syncs. */
+  /** Maximum age of a group, in weight syncs. */
   maxAge?: number;
-  /** Share of groups that a second worker generates too. */
+  /** Share of groups that a second worker generates as well. */
   secondShare?: number;
-  /** First byte of its weights. */
+  /** First byte of the weights. */
   weights?: number;
 }
 
@@ -120,8 +120,8 @@ export class Controller {
   readonly queue: ExperienceQueue;
   readonly saved: Saved;
   /**
-   * Clock of the leases. It counts ticks of a timer in this process, which are late if the workers' signs of life are late. So no worker
-   * counts as silent because the machine is slow. A test can move the clock forward.
+   * Clock of the leases. The clock counts ticks of a timer in this process. If the machine is slow, the ticks are late, and so are the
+   * workers' heartbeats. So no worker counts as silent because the machine is slow. A test can move the clock forward.
    */
   readonly clock: { ms: number };
   readonly #ticking: ReturnType<typeof setInterval>;
@@ -190,7 +190,7 @@ export class Controller {
     return this.#killed.signal.aborted;
   }
 
-  /** Describes the state of everything, to debug a room that does not continue. */
+  /** Describes the state of controller, queue and workers, to debug a room that does not continue. */
   async describe(): Promise<string> {
     const { jsm } = this.host;
     const stored = async ({ stream, consumer }: { stream: string; consumer: string }) => {

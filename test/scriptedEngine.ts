@@ -1,6 +1,6 @@
 /**
- * An engine for tests of the code around an engine: bit-exact, microseconds per call, and it waits only if a test requests that. Its
- * weights and moments depend on every batch so far and on their order. Its replies depend on the weights and on the request's key.
+ * An engine for tests of the code around an engine: deterministic bit for bit, with calls of microseconds. It waits only if a test holds
+ * it. Its weights and moments depend on every batch so far and on their order. Its replies depend on the weights and on the request's key.
  *
  * The engine learns one thing. With a probability that rises with `model.norm.weight[0]` it replies with the turns that `solve` returns for a
  * prompt, otherwise it guesses a number. Updates raise that weight if samples with solved answers had higher advantages, so a reward curve
@@ -22,21 +22,21 @@ import { ScriptedRollout } from './scripted/rollout.ts';
 /** Options of the engine. */
 export interface ScriptedOptions {
   tokenizer: ChatTokenizer;
-  /** Default: SCRIPTED_CONFIG, with new weights. */
+  /** Checkpoint to start from. Default: SCRIPTED_CONFIG, with new weights. */
   config?: ModelConfig;
   weights?: TensorMap;
   /** Returns the turns that earn the reward for a prompt; undefined if unknown. Default: always undefined. */
   solve?: (prompt: string) => readonly string[] | undefined;
-  /** Replaces the reply to a request; undefined = the engine's own reply. */
+  /** Returns the text of the reply to a request; undefined = the engine chooses the reply. */
   says?: (request: GenerateRequest) => string | undefined;
-  /** Lets a test hold and break the engine. Default: it never waits. */
+  /** Gate with which a test holds the engine or makes it fail. Default: the engine never waits. */
   gate?: Gate;
   /** True if rollout has its own copy of the weights, which `checkpointEngine` updates. */
   hasCopy?: boolean;
   withReference?: boolean;
 }
 
-/** Approximate tokens of a turn with a tool call, including the tool's answer. */
+/** Approximate number of tokens in a turn with a tool call, including the tool's answer. */
 const TOOL_TURN = 30;
 
 export class ScriptedEngine implements TrainerEngine {
@@ -91,7 +91,7 @@ export class ScriptedEngine implements TrainerEngine {
     if (this.#isLost) throw this.#isLost;
   }
 
-  /** Waits if the test holds the engine; otherwise returns undefined. */
+  /** Waits if the test holds the engine at this moment; returns undefined if it does not. */
   at(...moment: Parameters<Gate['at']>): Promise<void> | undefined {
     this.throwIfLost();
     const passed = this.#options.gate?.at(...moment)?.catch((error: unknown) => {
@@ -111,7 +111,7 @@ export class ScriptedEngine implements TrainerEngine {
     return all.slice(0, Math.min(end < 0 ? Infinity : end + 1, sampling.maxNewTokens));
   }
 
-  /** Returns the tokens of a text and an end token. Cached, because encoding takes longer than everything else here. */
+  /** Returns the tokens of a text followed by an end token. Cached, because encoding takes longer than everything else in this engine. */
   #turnOf(text: string): number[] {
     const known = this.#turns.get(text) ?? [...this.tokenizer.encode(text), this.tokenizer.eosTokenIds[0]];
     this.#turns.set(text, known);
@@ -135,7 +135,7 @@ export class ScriptedEngine implements TrainerEngine {
     return this.#solved.get(key);
   }
 
-  /** True if sample `s` of a batch ends like a turn of `solve`. */
+  /** True if sample `s` of a batch ends with the last turn that `solve` returns for its prompt. */
   isSolved(batch: PackedBatch, s: number): boolean {
     const [from, to] = [batch.seqStart[s], batch.seqStart[s + 1]];
     const row = batch.headRows[batch.entryRow[from]];

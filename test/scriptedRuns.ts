@@ -12,7 +12,7 @@ const tokenizer = new ChatTokenizer(files.tokenizer, files.config);
 
 export const scriptedEngine = (more: Partial<ScriptedOptions> = {}) => new ScriptedEngine({ tokenizer, ...more });
 
-/** Returns the checkpoint as a file would contain it. */
+/** Returns the checkpoint as it would be after writing it to a file and reading it. */
 export const readBack = (checkpoint: Checkpoint): Checkpoint => ({
   ...checkpoint,
   state: JSON.parse(JSON.stringify(checkpoint.state)) as Checkpoint['state'],
@@ -23,8 +23,8 @@ export const withoutTimes = (history: readonly Metrics[]): Metrics[] =>
   history.map((metrics) => Object.fromEntries(Object.entries(metrics).filter(([name]) => !isTime(name))));
 
 /**
- * Makes the clock run ahead until the test ends. Each sample then starts in a separate turn of the event loop (`takeTurn`), as on a slow
- * machine.
+ * Makes performance.now() advance faster until the test ends. Each sample then starts in a separate turn of the event loop (`takeTurn`), as
+ * on a slow machine.
  */
 export function useSlowClock(): void {
   let now = performance.now();

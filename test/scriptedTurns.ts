@@ -18,8 +18,8 @@ export const tokenizer = new ChatTokenizer(tokenizerJson, readJson('checkpoints/
 export const problem = trainProblem(0, 1);
 
 /**
- * Replies with the scripted turns, one per request, each up to its first stop token. Log-probs count down from -1, so that a shift is
- * visible.
+ * An engine that replies with scripted turns, one per request, each truncated after its first stop token. Log-probs count down from -1, so
+ * that a shift by one token is detected.
  */
 export class ScriptedTurns implements TurnEngine {
   requests: GenerateRequest[] = [];
@@ -80,7 +80,7 @@ export async function run(turns: string[], { limits, engine = new ScriptedTurns(
     requestId,
     limits: { ...LIMITS, ...limits },
   });
-  // For every sample, however it ends.
+  // Every sample must be released exactly once, however it ends.
   expect(engine.released.filter((id) => id === requestId)).toHaveLength(1);
   const { responseIds, mask, logProbs, logMass } = output.trajectory;
   expect([mask.length, logProbs.length, logMass.length]).toEqual(Array(3).fill(responseIds.length));
@@ -88,7 +88,7 @@ export async function run(turns: string[], { limits, engine = new ScriptedTurns(
   return { engine, ...output };
 }
 
-/** Generates and scores samples of a task, each with the same turns, like a step. */
+/** Generates and scores samples of a task as a step does. All samples have the same scripted turns. */
 export async function samplesOf(
   task: Task,
   problems: Problem[],

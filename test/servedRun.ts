@@ -6,7 +6,7 @@ import { routes } from '../src/cli/serve/routes.ts';
 import { talkingRun } from './clientEngine.ts';
 import { tokenizer } from './scriptedTurns.ts';
 
-/** Starts a server that ends with the test. @param tokens of a prompt, and of a response */
+/** Starts a server that is closed at the end of the test. @param tokens maximum tokens of a prompt, and of a response */
 export async function servedRun({ tokens, ...options }: Partial<ListenOptions> & { tokens?: number } = {}) {
   const length = tokens && { data: { trainBatchSize: 1, maxPromptLength: tokens, maxResponseLength: tokens } };
   const run = talkingRun(length ? { change: length } : {});
@@ -20,14 +20,14 @@ export async function servedRun({ tokens, ...options }: Partial<ListenOptions> &
   return { ...run, groups, url: server.url };
 }
 
-/** Replies for smolagents, whose agent ends by a call. */
+/** Returns replies for smolagents, whose agent ends with a call of the tool `final_answer`. */
 export const callsUntilAnswer = (request: { contextIds: Uint32Array }): string => {
   const reply = callsCalculator(request);
   if (reply.startsWith('<')) return reply;
   return `<tool_call>{"name": "final_answer", "arguments": {"answer": "${reply}"}}</tool_call>`;
 };
 
-/** The reply of a model that calls the calculator first, and answers when it has read the result. */
+/** Returns the reply of a model that first calls the calculator, and answers when it has read the result. */
 export const callsCalculator = ({ contextIds }: { contextIds: Uint32Array }): string =>
   tokenizer.decode(contextIds).split('6 times 7').at(-1)!.includes('42')
     ? 'It is 42.'

@@ -1,4 +1,6 @@
-/** Reads a file of the developers' ../shared folder; undefined if it is missing (a user's clone, a browser). */
+/**
+ * Reads a file of ../shared, a folder that only the developers have; undefined if the file is missing (in a user's clone, or in a browser).
+ */
 export async function readShared(path: string): Promise<Uint8Array | undefined> {
   if (typeof process === 'undefined' || !process.versions?.node) return undefined;
   const { readFile } = await import('node:fs/promises');

@@ -20,16 +20,16 @@ import type { GenerateRequest, Generation } from '../src/rollout/types.ts';
 interface Slot extends SlotSetup {
   ids: number[];
   done: number;
-  /** Tokens that can be sampled next, as bits. */
+  /** Bit mask of the tokens that can be sampled next. */
   mask?: Uint32Array | undefined;
   /** Context so far. */
   context: number[];
 }
 
-/** Distance between the entries of a token under two consecutive versions of the weights. */
+/** Difference between the cache entries of the same token under two consecutive versions of the weights. */
 const WEIGHTS = 1000;
 
-/** Returns a 32-bit mix of a list. */
+/** Returns a 32-bit hash of a list of numbers. */
 function hash(values: readonly number[]): number {
   let h = 0x811c9dc5;
   for (const value of values) {
@@ -43,13 +43,16 @@ export class ModelSlotDecoder implements SlotDecoder {
   readonly sizes: DecoderSizes;
   vocabSize: number;
   readonly isSoftware = false;
-  /** Returns the token of a key's turn at a position, instead of one that depends on the cache. */
+  /** Replaces the sampled token by one that depends only on the request's key and on the number of tokens sampled. */
   says: ((key: [number, number], drawn: number) => number) | undefined;
-  /** True if a read-back takes a turn of the event loop, as a real one does; a busy machine takes longer. */
+  /** True if a read-back resolves only in a later turn of the event loop, as a real one does. */
   takesTime = false;
-  /** Changed by a test to simulate an update. */
+  /** Version of the weights. A test changes it to simulate an update. */
   weights = 0;
-  /** Set by a test that keeps caches: by sample, the weight version of each row that its last token used. */
+  /**
+   * Set by a test in which caches survive an update. Key: sample; value: the weight version of each KV row that the sample's last token
+   * attended to.
+   */
   reached: Map<string, number[]> | undefined;
   readonly #kv: number[];
   readonly #slots: (Slot | undefined)[];
@@ -136,7 +139,7 @@ export class ModelSlotDecoder implements SlotDecoder {
     return token + WEIGHTS * this.weights;
   }
 
-  /** Returns a biased token if it is allowed, otherwise any allowed token. */
+  /** Returns the biased token if it is allowed, otherwise any allowed token. */
   #pick({ mask, sampling }: Slot, random: number): number {
     const allowed = Array.from({ length: this.vocabSize }, (_, token) => token).filter(
       (token) => !mask || (mask[token >>> 5] >>> (token & 31)) & 1,
@@ -168,7 +171,7 @@ export class ModelSlotDecoder implements SlotDecoder {
   }
 }
 
-/** Runs three turns with waits between; a later turn extends the context by two tokens of a tool. */
+/** Runs three turns with waits between them. Each later turn extends the context by two tokens of a tool. */
 export async function turns(
   server: RolloutServer,
   q: GenerateRequest,

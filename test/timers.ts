@@ -1,8 +1,8 @@
-/** Lets a test end timers itself. `vi.restoreAllMocks()` restores the clock. */
+/** Lets a test decide when timers end. `vi.restoreAllMocks()` restores the clock. */
 
 import { vi } from 'vitest';
 
-/** Holds every timer of `ms` that is set from now on. Returns a function that ends them, as if that time had passed. */
+/** Holds every timer of `ms` milliseconds that is set from now on. Returns a function that ends them, as if that time had passed. */
 export function holdTimers(ms: number): () => void {
   const { setTimeout } = globalThis;
   const held: (() => void)[] = [];

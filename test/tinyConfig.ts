@@ -1,6 +1,6 @@
 import type { ModelConfig } from '../src/model/config.ts';
 
-/** A model of odd sizes, small enough for float64 in a test. */
+/** A tiny model with odd sizes, small enough for a float64 reference in a test. */
 export const TINY_CONFIG: ModelConfig = {
   architecture: 'LlamaForCausalLM',
   vocabSize: 13,

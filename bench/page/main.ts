@@ -15,7 +15,7 @@ import { QUICK_STEP, type StepInputs } from '../step.ts';
 
 const CONFIG = 'gsm8k-tool';
 
-/** Globals of the page: the script sets some and reads others. */
+/** Globals of the page. scripts/bench-browser.mjs defines the first two and calls `bench`. */
 declare global {
   var hostSay: (line: string) => Promise<void>;
   var hostAskPeer: (name: PeerName, quick: boolean) => Promise<unknown>;

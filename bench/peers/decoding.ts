@@ -15,7 +15,7 @@ export interface CachedModel {
   dispose(): void;
 }
 
-/** Decodes greedily. Only the steps after the prompt are timed, because a cache speeds up those. */
+/** Decodes greedily. Only the steps after the prompt are timed, because a KV cache speeds up those steps. */
 export async function decodeGreedy(
   open: () => CachedModel,
   sequences: number,

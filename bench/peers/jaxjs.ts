@@ -16,7 +16,7 @@ type Batch = { ids: np.Array; targets: np.Array; cos: np.Array; sin: np.Array; m
 type Optimizer = { m: Weights; v: Weights };
 
 export async function runJaxjs(quick: boolean): Promise<TrainPeerResult> {
-  // jax-js reads it to distinguish browsers; Node's Dawn has none.
+  // jax-js reads navigator.userAgent to distinguish browsers; in Node with Dawn the user agent is empty.
   if (!navigator.userAgent) Object.defineProperty(navigator, 'userAgent', { value: 'Chrome', configurable: true });
   const devices = await init('webgpu');
   if (!devices.includes('webgpu')) throw new Error(`jax-js found no WebGPU, only ${devices.join(', ')}.`);
@@ -53,7 +53,7 @@ class TrainState {
     return [...(await this.#logProbs(tree.ref(this.#weights), tree.ref(this.#batch)).data())];
   }
 
-  /** Runs one step. Waits for its loss and gradient norm, as ours does. */
+  /** Runs one step. Waits for its loss and gradient norm, as webgrpo's step does. */
   async step(): Promise<void> {
     const t = ++this.#steps;
     const corrections = np.array([1 - ADAMW.beta1 ** t, 1 - ADAMW.beta2 ** t]);
@@ -155,7 +155,7 @@ function rmsnorm({ rmsNormEps }: ModelConfig, x: np.Array, weight: np.Array): np
   return x.div(np.sqrt(meanSquare.add(rmsNormEps))).mul(weight);
 }
 
-/** Rotates x [B, T, heads, D] in halves. */
+/** Applies rotary embeddings to x [B, T, heads, D], rotating the two halves of each head. */
 function rotate(x: np.Array, cos: np.Array, sin: np.Array): np.Array {
   const [a, b] = np.split(x, 2, -1);
   const turned = a.ref.mul(cos.ref).sub(b.ref.mul(sin.ref));

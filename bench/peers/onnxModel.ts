@@ -27,7 +27,10 @@ export function onnxLlama(
   return graph.finish();
 }
 
-/** Writes the length of every sequence and the longest of them for GroupQueryAttention: from inputs, or computed from the mask. */
+/**
+ * Writes the inputs of GroupQueryAttention for the length of each sequence and the longest length. With `hub` they are computed from the
+ * attention mask.
+ */
 function writeLengths(g: GraphWriter, hub: boolean): void {
   if (!hub) {
     g.input('seqlens_k', INT32, ['B']);

@@ -1,4 +1,4 @@
-/** ONNX Runtime Web decodes with its wasm and its WebGPU provider. The cache stays where the provider computes. */
+/** ONNX Runtime Web decodes with its wasm and its WebGPU provider. The KV cache stays on the provider's device. */
 
 import type { InferenceSession, Tensor } from 'onnxruntime-web';
 import { initWeights } from '../../src/model/params.ts';

@@ -10,7 +10,7 @@ const join = (parts: Uint8Array[]): Uint8Array => {
   return out;
 };
 
-/** Seven bits per byte, lowest first. `value` >= 0. */
+/** Encodes `value` >= 0 as a varint: seven bits per byte, lowest first. */
 function varint(value: number): Uint8Array {
   const bytes: number[] = [];
   for (let rest = value; bytes.length === 0 || rest > 0; rest = Math.floor(rest / 128))

@@ -5,9 +5,9 @@ import { type CachedModel, decodeGreedy } from './decoding.ts';
 import { type Ort, ortDecoder } from './ort.ts';
 import type { DecodePeerResult, PeerName, TrainPeerResult } from './types.ts';
 
-/** The differences between a peer in Node and one in a page. */
+/** Services that a peer gets from its host: Node, or a page. */
 export interface PeerHost {
-  /** Loads ONNX Runtime Web; the place of its files depends on the host. */
+  /** Loads ONNX Runtime Web, whose files are in different places in Node and in a page. */
   loadOrt(provider: 'wasm' | 'webgpu'): Promise<Ort>;
   /** Prints a line of progress. */
   say(line: string): void;
@@ -40,10 +40,10 @@ async function withAdapter<T extends object>(work: (gpu: Gpu) => Promise<T>): Pr
 /** Returns an id that is the same in Node and in a browser, which describe an adapter differently. */
 export const adapterId = ({ adapter: { vendor, architecture } }: Gpu): string => `${vendor} ${architecture}`;
 
-/** Milliseconds after which a peer skips the remaining numbers of sequences. */
+/** Milliseconds after which a peer skips the remaining batch sizes. */
 const BUDGET_MS = 60_000;
 
-/** Decodes fewer tokens than ours. Peers may be slow, and a shorter cache only helps them. */
+/** Decodes with each batch size, for fewer tokens than webgrpo's benchmark. Peers may be slow, and a shorter cache only helps them. */
 async function decodeAll(
   open: (sequences: number) => CachedModel,
   quick: boolean,
@@ -60,5 +60,5 @@ async function decodeAll(
   return { decode };
 }
 
-/** Returns the numbers of sequences to decode at a time, the headline first. */
+/** Returns the numbers of sequences that are decoded together. The number of the headline comes first. */
 export const decodeCounts = (quick: boolean): number[] => (quick ? [1, 64] : [64, 1, 8, 256]);

@@ -1,4 +1,4 @@
-/** tfjs-webgpu: our tfjs engine trains the headline batch, and a plain Llama with a cache of concatenated tensors decodes. */
+/** tfjs-webgpu: webgrpo's tfjs engine trains the headline batch, and a plain Llama with a cache of concatenated tensors decodes. */
 
 import type { Tensor } from '@tensorflow/tfjs';
 import type { Gpu } from '../../src/gpu/device.ts';
@@ -11,7 +11,7 @@ import { trainRate, trainStep } from '../train.ts';
 import type { CachedModel } from './decoding.ts';
 import type { TrainPeerResult } from './types.ts';
 
-/** Loads tfjs with automatic choice of its products. The engine of the library fixes one of them to get equal bits. */
+/** Loads tfjs, and lets it choose its matmul kernels. webgrpo's tfjs engine fixes one of these choices to get the same bits every time. */
 async function ownChoice(gpu: Gpu): Promise<Tf> {
   const { tf } = await loadTfjs(gpu);
   tf.env().set('WEBGPU_MATMUL_PROGRAM_TYPE', -1);

@@ -8,7 +8,7 @@ type DecodePeer = (typeof DECODE_PEERS)[number];
 export type PeerName = TrainPeer | DecodePeer;
 
 export interface TrainPeerResult {
-  /** Adapter that the peer used; must be the same as ours. Undefined if no GPU is used. */
+  /** Adapter that the peer used; must be the adapter that webgrpo used. Undefined if no GPU is used. */
   adapter?: string;
   tokensPerSecond: number;
   /** Log-probs of the tokens of the headline batch: of the initial weights, and after one training step on the batch. */
@@ -16,7 +16,7 @@ export interface TrainPeerResult {
   logProbsAfter: number[];
 }
 
-/** Results by number of sequences. */
+/** Decode results, keyed by the number of sequences. */
 export type DecodePeerResult = { adapter?: string; decode: Record<string, DecodedSequences> };
 
 export interface DecodedSequences {

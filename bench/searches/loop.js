@@ -1,4 +1,4 @@
-/** Five short turns with a search between any two, whatever the model samples. */
+/** Five short turns with a search between consecutive turns, whatever the model samples. */
 
 const TURNS = 5;
 const TURN_TOKENS = 12;

@@ -31,7 +31,7 @@ export default () => ({
 /** @type {(id: string) => import('webgrpo').Problem} */
 const problem = (id) => ({ id, messages: [{ role: 'user', content: `Find ${id}.` }], answer: '' });
 
-/** Returns a number in [0, 1) from a text (FNV-1a, mixed once more). @param {string} text */
+/** Returns a number in [0, 1) as a hash of a text (FNV-1a with an additional mixing step). @param {string} text */
 function share(text) {
   let hash = 0x811c9dc5;
   for (const letter of text) hash = Math.imul(hash ^ (letter.codePointAt(0) ?? 0), 0x01000193);

@@ -4,14 +4,14 @@
  * lease that caused them. Node only, because the methods of an adapter are replaced.
  */
 
-/** The operations that a fault affects: 'lost' = any, the others only their own kind. */
+/** Kind of the fault. 'lost' can happen at any operation, the others only at operations of their kind. */
 export type FaultKind = 'lost' | 'out of memory' | 'validation' | 'map';
 
 export interface Fault {
   kind: FaultKind;
   /** Number of the operation of that kind, counted from now; 1 = the next. */
   at: number;
-  /** Milliseconds between the loss and the time at which `lost` resolves. */
+  /** Milliseconds between the loss of the device and the moment at which its `lost` promise resolves. */
   lateMs?: number;
 }
 
@@ -34,7 +34,7 @@ export class FaultyDevices {
   readonly #leases = new WeakMap<GPUBuffer, Lease>();
   readonly #restore: () => void;
 
-  /** Makes every adapter create such devices, until `uninstall`. */
+  /** Makes every adapter create faulty devices, until `uninstall`. */
   constructor() {
     const { requestDevice } = GPUAdapter.prototype;
     const { mapAsync } = GPUBuffer.prototype;
@@ -126,7 +126,7 @@ class Lease {
     this.device = over(real, own);
   }
 
-  /** Maps a buffer. Rejects if the device is lost before that is done. */
+  /** Maps a buffer. Rejects if the device is lost before the buffer is mapped. */
   async map(work: () => Promise<undefined>): Promise<undefined> {
     const fault = this.#strike('mapAsync');
     if (fault?.kind === 'map') throw new DOMException('The map was refused.', 'OperationError');
@@ -137,7 +137,7 @@ class Lease {
     return Promise.race([work(), loss]).finally(() => this.#reject.delete(leave));
   }
 
-  /** Triggers a fault when it is due. A loss takes effect here, whatever the operation. */
+  /** Triggers a fault when its operation is reached. A lost device fails from here on, at every kind of operation. */
   #strike(operation: Operation): Fault | undefined {
     if (this.#isLost) return undefined;
     const fault = this.#owner.next(operation);
@@ -172,7 +172,7 @@ class Lease {
     const fault = this.#strike('submit');
     if (this.#isLost) return;
     if (fault?.kind !== 'validation') return work();
-    // Something invalid is not run, and its error is reported in the order of the queue.
+    // An invalid command is not run. Its error is reported in the order of the queue.
     this.#real.queue.submit([invalid(this.#real)]);
   }
 

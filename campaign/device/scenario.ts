@@ -45,11 +45,11 @@ const task: SyncTask = {
   reward: ({ response }) => ({ score: response.length % 7, acc: response.length % 2 }),
 };
 
-/** Phases in order. The reference's log-probs are part of 'generate'; clearing the cache is part of 'update'. */
+/** Phases in order. The reference's log-probs are part of 'generate'; clearing the KV cache is part of 'update'. */
 export const PHASES = [...(['load', 'generate', 'update', 'export', 'import', 'validate', 'generate again'] as const)];
 export type Phase = (typeof PHASES)[number];
 
-/** All results as text, so that two runs can be compared bit for bit. */
+/** All results of the work as text, so that two runs can be compared bit for bit. */
 export type Outcome = string;
 
 /** Runs the scenario on a new engine and destroys it. `enter` is called at the start of each phase. */

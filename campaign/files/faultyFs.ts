@@ -12,7 +12,7 @@ import type { FsOperations } from '../../src/cli/diskFiles.ts';
 export type Fault = 'none' | 'torn' | 'done' | 'ENOSPC' | 'EIO' | 'EROFS';
 export const STOPS: readonly Fault[] = ['none', 'torn', 'done'];
 
-/** The simulated death of the process. Every later operation throws it too. */
+/** The simulated death of the process. Every later file operation throws the same error. */
 export class Died extends Error {}
 
 export class FaultyFs {

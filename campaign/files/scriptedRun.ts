@@ -41,7 +41,7 @@ function tinyTask(): Task {
   };
 }
 
-/** Runs to the end, from the checkpoint folder `from`, or from the newest intact checkpoint if there is one. */
+/** Trains to the last step, from the checkpoint folder `from`, or from the newest intact checkpoint if there is one. */
 export async function runOn(files: FileSystem, path: string, trainer: object, from?: string): Promise<void> {
   const config = resolveTrainConfig({
     name: 'run',

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Returns a digest by file. Metrics are hashed without times, the CSV only by its steps. */
+/** Returns a hash of each file. Metrics are hashed without times. Of the CSV, only the step numbers are hashed. */
 export function snapshot(folder: string): Map<string, string> {
   const found = new Map<string, string>();
   for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {

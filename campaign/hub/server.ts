@@ -1,11 +1,11 @@
-/** A local server that behaves like a Hugging Face hub, except for requested lies, and records where a token is sent. */
+/** A local server that behaves like a Hugging Face hub, except for lies that the campaign requests, and records where a token is sent. */
 
 import { createHash } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
 
-/** One lie: about the list of files, or about the bytes of a file. */
+/** One lie: about the list of files, or about the bytes of a file. `how` is an index into the lies about that item. */
 export interface Lie {
   about: 'listing' | 'config.json' | 'tokenizer.json' | 'model.safetensors';
   how: number;
@@ -39,7 +39,7 @@ const beside =
     siblings: [...(listing.siblings as Sibling[]), ...names.map((rfilename) => ({ rfilename, size: 1 }))],
   });
 
-/** Answers that replace the list of files. */
+/** Lies about the list of files: responses that replace it. */
 export const LISTINGS: ((listing: Listing) => unknown)[] = [
   ...[
     null,
@@ -90,7 +90,7 @@ function drip({ response }: Asked, bytes: number, ms: number): void {
   response.on('close', () => clearInterval(timer));
 }
 
-/** Answers that replace a file. The second time, most of them send the real file. */
+/** Lies about a file: responses that replace it. At the second request, most of them send the real file. */
 export const BODIES: ((asked: Asked) => void)[] = [
   (asked) => send(asked, flipped(asked.bytes)),
   (asked) => send(asked, asked.bytes.subarray(0, asked.bytes.length >> 1)),
@@ -131,13 +131,13 @@ export const BODIES: ((asked: Asked) => void)[] = [
   ({ response }) => void response.writeHead(200, { 'transfer-encoding': 'chunked' }).flushHeaders(),
 ];
 
-/** Number of lies that a server repeats. */
+/** Number of times that a repeated lie is told. */
 const KEPT = 8;
 
 export class LyingHub {
   /** Hosts, or paths of this host, that received a token meant for another. */
   leaked: string[] = [];
-  /** The first value of each tensor, in order. */
+  /** The first value of each tensor of the real model, in order, as text. */
   first = '';
   #lies: { lie: Lie; left: number }[] = [];
   #server: Server | undefined;
@@ -174,7 +174,7 @@ export class LyingHub {
     this.#lies = lies.map((lie) => ({ lie, left: lie.how % 2 === 0 ? KEPT : 1 }));
   }
 
-  /** True if the bytes of an address are known beforehand, and no lie about them was sent. */
+  /** True if the content of `address` is known beforehand, and no lie about the list of files was told. */
   isChecked(address: string): boolean {
     return address === 'repository' && !this.#lies.some(({ lie }) => lie.about === 'listing');
   }
@@ -214,7 +214,7 @@ export class LyingHub {
     response.writeHead(206, { etag, 'content-range': range }).end(bytes.subarray(from));
   }
 
-  /** Returns the lie about an item, again if the lie is repeated. */
+  /** Returns the lie about an item; the same lie again if it is a repeated one. */
   #told(about: string): Lie[] {
     const found = this.#lies.find(({ lie, left }) => lie.about === about && left > 0);
     if (!found) return [];

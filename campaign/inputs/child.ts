@@ -1,4 +1,4 @@
-/** The process in which inputs are tested. Each input must work, or throw one of our error messages. */
+/** The process in which inputs are tested. Each input must work, or throw one of webgrpo's error messages. */
 
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
@@ -90,7 +90,7 @@ async function inFolder(use: (path: string) => Promise<void>): Promise<void> {
   }
 }
 
-/** Reads what a resumed run and its reports read. */
+/** Reads the files that a resumed run and its reports read. */
 async function readRun(path: string, files: Record<string, string>): Promise<void> {
   for (const [name, text] of Object.entries(files)) {
     await mkdir(dirname(join(path, name)), { recursive: true });

@@ -96,7 +96,7 @@ export const ODD: readonly string[] = [
 
 export const odd = fc.constantFrom(...ODD);
 
-/** A value as users write it on a command line. */
+/** A random value, like a user's value on a command line. */
 export const value = fc.oneof(
   { weight: 3, arbitrary: odd },
   fc.integer({ min: -3, max: 70 }).map(String),

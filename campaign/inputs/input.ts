@@ -8,7 +8,7 @@ export type Input =
   | { kind: 'jsonl' | 'tokens' | 'expression'; text: string }
   | { kind: 'calls'; format: string; text: string };
 
-/** Result of an input: how it was handled, or what was wrong. */
+/** Result of an input. `held`: how the input was correctly handled. `wrong`: what went wrong. */
 export interface Verdict {
   held?: 'works' | 'refused';
   wrong?: string;

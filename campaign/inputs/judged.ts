@@ -1,6 +1,6 @@
 /**
- * Tests inputs in a child process. An input that hangs, takes all memory or aborts V8 is then only counted, and the campaign continues. A
- * child is used until it is lost.
+ * Tests inputs in a child process. An input that hangs, takes all memory or aborts V8 is then only counted, and the campaign continues.
+ * Each child tests inputs until it dies.
  */
 
 import { type ChildProcess, fork } from 'node:child_process';
@@ -41,13 +41,13 @@ class Judge {
   }
 
   #start(): ChildProcess {
-    // Next to the bundle of the campaign; see vite.cli.config.ts.
+    // The child's bundle is in the folder of the campaign's bundle; see vite.cli.config.ts.
     return fork(join(dirname(process.argv[1]), 'campaign-inputs.js'), {
       cwd: this.#folder,
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
       serialization: 'advanced',
       execArgv: [`--max-old-space-size=${HEAP_MB}`],
-      // No input must reach a device or a hub.
+      // The test inputs must not reach a GPU or a hub.
       env: {
         ...process.env,
         VK_ICD_FILENAMES: '/nowhere/icd.json',

@@ -32,7 +32,7 @@ export interface Running {
   until(words: string): Promise<void>;
 }
 
-/** A folder of runs with its own warm start. */
+/** A folder of runs, with its own copy of the warm-started model. */
 export class Runs {
   readonly folder = mkdtempSync(join(tmpdir(), 'webgrpo-kills-'));
   readonly #running = new Set<ChildProcess>();
@@ -100,7 +100,10 @@ export class Runs {
   }
 }
 
-/** Returns hashes of everything that must be equal: metrics without times, rollouts, checkpoints. Files of killed writes are ignored. */
+/**
+ * Returns hashes of all files that must be equal in a killed and an undisturbed run: metrics without times, rollouts, checkpoints. Partial
+ * files left by interrupted writes are ignored.
+ */
 export function outcome(run: string): Map<string, string> {
   const found = new Map<string, string>();
   const sha = (content: string | Uint8Array) => createHash('sha256').update(content).digest('hex').slice(0, 16);

@@ -1,6 +1,6 @@
 /**
- * Runs in a separate thread: opens the models that it receives, and reports whether each ended in one of our error messages or in a usable
- * model.
+ * Runs in a separate thread: opens the models that it receives, and reports whether each ended in an error message of webgrpo or in
+ * a usable model.
  */
 
 import { InputError } from '../../src/errors.ts';
@@ -13,7 +13,7 @@ import { vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
 import type { Verdict } from '../isolated.ts';
 import { ADAPTED, type ModelInput } from './input.ts';
 
-/** Texts on which a pattern can hang, and ordinary ones. */
+/** Texts on which a tokenizer's regular expression can hang, and ordinary texts. */
 const TEXTS = [
   'How many apples, 12,345?\n\nThe answer: caf\u00e9 \u4f60\u597d \ud83d\ude00 <|im_end|>',
   ...['a', ' ', '1', '\n', 'ab', 'A', '!', '\u4f60', "'s"].map((unit) => `${unit.repeat(300)}\u0000`),
@@ -41,7 +41,7 @@ const USES: Record<ModelInput['kind'], (source: CheckpointSource) => Promise<voi
       expect(ids.every(isId), `an id that is none, ${String(ids.find((id) => !isId(id)))}`);
       expect(typeof tokenizer.decode(ids) === 'string', 'decodes to no text');
     }
-    // A template that cannot continue after a turn, or a decoder without bytes, throws; that is correct.
+    // A template that cannot continue after a turn throws, and so does a decoder without bytes. Both are correct.
     allowed(() => tokenizer.encodeContinuation([{ role: 'tool', content: '42' }]));
     allowed(() => vocabularyOf(tokenizerJson));
   },

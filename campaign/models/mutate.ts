@@ -6,7 +6,7 @@ type Json = Record<string, unknown>;
 
 const deep = (depth: number): unknown => Array.from({ length: depth }).reduce<unknown>((inner) => [inner], 1);
 
-/** Values that replace the expected ones. */
+/** Values that replace expected values in a JSON file. */
 export const ODD: readonly unknown[] = [
   ...[null, true, false, 0, -1, 1, 2, 0.5, 7, 1e9, 2 ** 31, 2 ** 32 - 1, 2 ** 32, 2 ** 53, 1e300, -1e300, Infinity],
   ...['', 'x', 'true', '1', '__proto__', '../../etc/passwd', '\u0000', '\ud800', 'x'.repeat(100_000)],
@@ -42,7 +42,7 @@ function changed(json: Json, [place, operation, odd]: [number, (typeof OPERATION
   return copy;
 }
 
-/** Returns the value with one to three changes. */
+/** Returns the JSON value with one to three changes. */
 export const mutatedJson = (json: Json): fc.Arbitrary<Json> =>
   fc
     .array(fc.tuple(fc.nat(), fc.constantFrom(...OPERATIONS), fc.constantFrom(...ODD)), { minLength: 1, maxLength: 3 })

@@ -109,7 +109,7 @@ function handmade({ json, config }: TokenizerFiles): Case[] {
 export function tokenizerCases(seed: number, count: number): Case[] {
   const [shipped, ...others] = tokenizers();
   const made = handmade(shipped);
-  // Small vocabularies give each change more to affect, so most are small.
+  // Most vocabularies are small, because each change then affects a larger part.
   const kinds = [shipped, ...others.slice(-5)];
   const rest = Math.max(0, count - made.length);
   const drawn = fc.sample(
@@ -123,7 +123,7 @@ export function tokenizerCases(seed: number, count: number): Case[] {
   return [
     ...made.filter((_, i) => count >= made.length || i % Math.ceil(made.length / count) === 0),
     ...drawn.flatMap(([json, config], i) => {
-      // The reader of the file refuses invalid JSON before there is a tokenizer.
+      // The code that reads the file refuses invalid JSON before a tokenizer is created.
       if (json instanceof Uint8Array && !isJson(json)) return [];
       return [file(`tokenizer ${i} of seed ${seed}`, json, config)];
     }),
@@ -141,7 +141,7 @@ function isJson(bytes: Uint8Array): boolean {
 
 const LOOP = '{% for i in range(9999) %}';
 const END = '{% endfor %}';
-/** Templates that import, raise, loop, grow or access what they must not. */
+/** Templates that import, raise, loop, grow or access names that must be hidden from them. */
 const TEMPLATES = [
   ...[
     "{% import 'os' %}",

@@ -39,7 +39,7 @@ function base(): Base {
   };
 }
 
-/** Returns a file with this header text, whatever its length field says. */
+/** Returns a file with this header text, even if its length field says something else. */
 function withHeader(text: Uint8Array, data: Uint8Array, length = BigInt(text.length)): Uint8Array {
   const bytes = new Uint8Array(8 + text.length + data.length);
   new DataView(bytes.buffer).setBigUint64(0, BigInt.asUintN(64, length), true);
@@ -222,7 +222,7 @@ export function configCases(seed: number, count: number): Case[] {
       },
     }),
   );
-  // If not all cases are tried, take them from all parts of the list.
+  // If not all cases are run, take cases from all parts of the list.
   const step = Math.max(1, made.length / Math.max(1, count * 0.7));
   const some = made.filter((_, i) => Math.floor(i / step) !== Math.floor((i - 1) / step));
   const drawn = fc

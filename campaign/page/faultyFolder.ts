@@ -3,16 +3,16 @@
  */
 
 /**
- * `before` = not done, `torn` = of a folder, half is deleted, `after` = done; then every operation fails. `full` = the browser refuses
- * once.
+ * Fault at operation k. `before`: the operation is not done. `torn`: only half of a folder is deleted. `after`: the operation is done.
+ * After these three every later operation fails. `full`: the browser once refuses to write.
  */
 export type Fault = 'before' | 'torn' | 'after' | 'full';
 
-/** The simulated closing of the tab. Every later operation throws it too. */
+/** The simulated closing of the tab. Every later file operation throws the same error. */
 export class Closed extends Error {}
 
 export class FaultyRoot {
-  /** Operations that have changed files, in order. */
+  /** Number of operations so far that changed files. */
   readonly log: string[] = [];
   readonly #at: number;
   readonly #fault: Fault;
@@ -64,7 +64,7 @@ export class FaultyRoot {
     } as unknown as FileSystemFileHandle;
   }
 
-  /** @param what undefined = it changes nothing, and is not counted */
+  /** @param what name of the operation; undefined = it changes no file and is not counted */
   async #do<T>(what: string | undefined, name: string, run: () => Promise<T>, torn?: () => Promise<void>): Promise<T> {
     if (this.#closed) throw new Closed();
     if (what === undefined || this.log.push(`${what} ${name}`) - 1 !== this.#at) return run();

@@ -15,7 +15,7 @@ const STEPS = 4;
 const RUN = 'runs/run';
 const NAMES = ['config.json', 'model.safetensors', 'optimizer.safetensors'];
 
-/** Step up to which a run is known to be saved. */
+/** Last step that is known to be saved. */
 interface Progress {
   step: number;
 }
@@ -54,7 +54,7 @@ export const brokenAt = (k: number, fault: Fault): Promise<string | undefined> =
     return difference(want, await snapshot(real));
   });
 
-/** Resumes after `progress.step`, or starts a new run at 0. The last step is saved twice. */
+/** Resumes after `progress.step`, or starts a new run if `progress.step` is 0. The last step is saved twice. */
 async function script(files: FileSystem, progress: Progress): Promise<void> {
   const config = { name: 'run' };
   const folder =
@@ -62,7 +62,7 @@ async function script(files: FileSystem, progress: Progress): Promise<void> {
       ? (await RunFolder.create(files, RUN, config)).folder
       : await RunFolder.reopen(files, RUN, progress.step, config);
   const kept = await KeptCheckpoints.open(folder, { maxActorCkptToKeep: 2 });
-  await kept.prune(); // deletes what could not be deleted then
+  await kept.prune(); // deletes checkpoints whose deletion failed before the interruption
   for (let step = progress.step + 1; step <= STEPS; step++) {
     await folder.appendMetrics({ 'training/global_step': step });
     await writeCheckpoint(files, folder.checkpoint(step), contents(step, `step ${step}`));
@@ -77,7 +77,7 @@ function contents(step: number, text: string): Map<string, string> {
   return new Map([...NAMES.map((name) => [name, `${name} of ${text}`] as const), ['trainer_state.json', state]]);
 }
 
-/** Returns the step of a folder; NaN if its files are of several steps. */
+/** Returns the step of a checkpoint folder; NaN if its files come from several steps. */
 async function stepOf(files: FileSystem, folder: string): Promise<number> {
   const texts = await Promise.all(
     NAMES.map(async (name) => (await readFileText(files, `${folder}/${name}`)).split(' of ')[1]),

@@ -6,13 +6,13 @@ import { uniformAt } from '../../src/model/random.ts';
 import type { GenerateRequest, Generation, TurnEngine } from '../../src/rollout/types.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
 
-/** First token that is drawn, and their number: tokens of plain text. */
+/** First token id that the policy can sample, and the number of ids. All are tokens of plain text. */
 const [FIRST, COUNT] = [100, 60];
-/** Standard deviation of the logits, and of their change from one version to the next, as after a step of training. */
+/** Standard deviation of the logits, and of their change from one version of the weights to the next, like that of a training step. */
 const [SPREAD, STEP] = [2, 0.05];
 
 interface Row {
-  /** [COUNT + 1] mass before each token, and in total, in the sampler's precision. */
+  /** [COUNT + 1] cumulative probability before each token, and the total, in the sampler's precision. */
   cdf: Float32Array;
   logProbs: Float32Array;
 }
@@ -35,7 +35,7 @@ export class ToyPolicy {
     return { id: FIRST + j, logProb: logProbs[j] };
   }
 
-  /** Returns the policy's own bounds of tokens, as the controller computes them. */
+  /** Returns the cumulative probabilities around each token by the policy itself, as the controller computes them. */
   modelOf(version: number): CheckingModel {
     return {
       drawBounds: async ({ targets, entryRow, headRows, positions }: PackedBatch) => {
@@ -78,7 +78,7 @@ function normals(name: string): number[] {
   return Array.from({ length: COUNT }, normal);
 }
 
-/** Draws turns by the toy policy, up to their limit. `versionOf` chooses the weights of each token. */
+/** Samples turns with the toy policy, up to their limit. `versionOf` selects the version of the weights for each token. */
 export class ToyTurns implements TurnEngine {
   readonly #policy: ToyPolicy;
   readonly #versionOf: (key: readonly [number, number], position: number) => number;

@@ -1,4 +1,4 @@
-/** Programs that print OUT if they reach what they must not. */
+/** Programs that print OUT if they reach something that the sandbox must hide. */
 
 /** Names that must be undefined in a program. */
 const FORBIDDEN = [

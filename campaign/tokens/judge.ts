@@ -46,7 +46,7 @@ function judge({ name, json, config, texts }: TokensInput): Verdict {
   return plain.length > 0 ? { wrong: `encodePlain gives ${plain.slice(0, 5).join()}` } : { held: 'held' };
 }
 
-/** A character that the vocabulary lacks becomes the unknown token, in any role's text. */
+/** A character that is not in the vocabulary becomes the unknown token, whichever role wrote it. */
 function unknownOf({ model }: Record<string, unknown>): number | undefined {
   const { unk_token, vocab, unk_id } = model as Record<string, unknown>;
   return Array.isArray(vocab) ? (unk_id as number) : (vocab as Record<string, number>)[unk_token as string];
@@ -57,7 +57,7 @@ port.on('message', (input: TokensInput) => {
   try {
     port.postMessage(judge(input));
   } catch (error) {
-    // A text that is too long is refused, so it becomes no token.
+    // A text that is too long is refused, so it produces no tokens.
     if (error instanceof InputError) return port.postMessage({ held: 'refused' });
     port.postMessage({ wrong: String((error as Error).stack).slice(0, 300) });
   }

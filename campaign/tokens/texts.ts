@@ -1,4 +1,4 @@
-/** Texts of a hostile user, problem or tool. */
+/** Texts from outside that a hostile user, problem or tool could contain. */
 
 import fc from 'fast-check';
 
@@ -55,7 +55,7 @@ const ODD = [
   '\\',
 ];
 
-/** Returns the foreign texts of a conversation: two to five, whose neighbours can form a name together. */
+/** Returns the foreign texts of a conversation: two to five, such that neighbouring texts can together form the name of a control token. */
 export function hostileTexts(seed: number, count: number): string[][] {
   const name = fc.constantFrom(...NAMES);
   const halves = fc.tuple(name, fc.nat(), fc.nat()).map(([whole, a, b]) => {

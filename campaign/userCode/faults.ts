@@ -9,18 +9,18 @@ import type { Task } from '../../src/tasks/task.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 
 /**
- * 'refused' = one error that matches, no weight changed; 'skipped' = of a sample: the same under trainer.onError: stop, and under skip the
- * step continues without it; 'not finite' = the step reports it and changes no weight; 'told' = of a tool: the model reads a text that
- * matches, and the step trains; 'trained' = nothing is wrong.
+ * Expected result of the step. 'refused': one error that matches `says`, and no weight changes. 'skipped': a fault of one sample; an error
+ * under trainer.onError: stop, whereas under skip the step continues without the sample. 'not finite': the step reports the fault and
+ * changes no weight. 'told': a fault of a tool; the model reads a text that matches `says`, and the step trains. 'trained': no error.
  */
 export type Outcome = 'refused' | 'skipped' | 'not finite' | 'told' | 'trained';
 
 export interface Fault {
   name: string;
   outcome: Outcome;
-  /** Pattern of the error, of the step's report, or of what the model reads. */
+  /** Pattern of the error message, of the step's report, or of the text that the model reads. */
   says?: RegExp;
-  /** Reward of the second sample of a step. */
+  /** Reward function that is used for the second sample of a step. */
   reward?: () => unknown;
   loop?: (sample: AgentSample) => unknown;
   tool?: Partial<Tool>;
@@ -141,7 +141,7 @@ const LOOPS: [string, (sample: AgentSample) => unknown, RegExp][] = [
   ['generates with null', (sample) => sample.generate(null as never), /agent loop/],
 ];
 
-/** Outcome: 'told', unless the error is the user's mistake. */
+/** Faulty tools. The outcome is 'told' by default, and another one if the user's code is to blame. */
 const TOOLS: [string, Partial<Tool>, RegExp, Outcome?][] = [
   ['never resolves', { execute: never }, /^Error: fault did not answer in 0\.05 s$/],
   ['returns undefined', { execute: () => undefined as never }, /^Tool "fault" returned undefined/, 'refused'],

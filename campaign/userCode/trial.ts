@@ -92,7 +92,7 @@ const printOf = async (metrics: Metrics, engine: LocalEngine) =>
     [...(await engine.model.exportWeights())].map(([name, { data }]) => [name, [...data]]),
   ]);
 
-/** The engine, its first weights, and the result of a step from them. */
+/** An engine, its initial weights, and the result of an undisturbed step from these weights. */
 export class Bench {
   readonly #engine: LocalEngine;
   readonly #weights: TensorMap;

@@ -15,7 +15,7 @@ import { form, formIsReady, YOUR_MODEL } from '../state/settings/settings.ts';
 import { shared } from '../state/stage.ts';
 import { comparison } from '../state/tries/comparison.ts';
 
-/** Milliseconds between changes of the address. Browsers refuse a page that rewrites its address at every letter. */
+/** Minimum number of milliseconds between changes of the address. Browsers block a page that rewrites its address on every keystroke. */
 const WAIT_MS = 300;
 
 /** Keeps the address bar up to date with the settings of the form. */
@@ -35,7 +35,7 @@ export function followSettings(): void {
   });
 }
 
-/** Returns the parameters of a config: its differences from the recipe of its name, or from the default recipe. */
+/** Returns the address parameters for a config: its differences from the recipe with the config's name, or from the default recipe. */
 async function settingsFor(of: TrainConfig): Promise<URLSearchParams> {
   const opened = form.recipe.value;
   if (opened && opened.name === of.name) return settingsOf(of, opened.name, opened.text);

@@ -29,7 +29,7 @@ import { session, weightsStep } from '../state/page.ts';
 import { form, formIsReady } from '../state/settings/settings.ts';
 
 const answering = signal<Answering | undefined>(undefined);
-/** Key of the session that `answering` was opened for. */
+/** Key (`sessionKey`) of the session that `answering` was opened for. */
 let openedFor = '';
 let stopping = new AbortController();
 let conversation: Partial<Record<Side, readonly Message[]>> = {};
@@ -37,7 +37,7 @@ let numbered = 0;
 
 const configNow = (): TrainConfig => session.value?.config ?? form.config();
 
-// The task of the session. Without a session, the task of the form.
+// The shown task is the session's. Without a session, it is the task that the form describes.
 let formTask: { of: string; opened: Promise<Task> } | undefined;
 effect(() => {
   const open = session.value;
@@ -78,7 +78,7 @@ export async function countTokens(text: string): Promise<{ tokens: number; allow
   return { tokens: Math.max(...counts), allowed: opened ? opened.contextLength - maxResponseLength : maxPromptLength };
 }
 
-/** Asks both models or one, continuing the conversation. In a game the text is ignored: its next problem is played. */
+/** Asks both models or one, continuing the conversation. In a game the text is ignored, and the game's next problem is played. */
 export async function ask(text: string): Promise<boolean> {
   if (asking.value) return false;
   return begin(async (signal) => {
@@ -205,7 +205,7 @@ async function answerAll(question: string, asked: readonly Asked[], signal: Abor
     ended: sig(undefined),
   }));
   exchanges.value = [...exchanges.value, { id: numbered++, question, problem: asked[0].problem, answers }];
-  // Both sides use the same random numbers, so their answers differ only because of their weights.
+  // Both models use the same random numbers, so their answers differ only because of their weights.
   const key = crypto.getRandomValues(new Uint32Array(2));
   const done = await Promise.allSettled(
     answers.map((answer, i) => draw(opened, answer, asked[i].problem, [key[0], key[1]], signal)),
@@ -259,7 +259,7 @@ async function draw(
   }
 }
 
-/** Copies the session's current weights and returns their step. Waits while an update changes them. */
+/** Copies the session's current weights and returns their step. Waits while an update changes the weights. */
 async function takePresent(opened: Answering, of: Session, stopped: AbortSignal): Promise<number> {
   for (;;) {
     if (weightsStep.value === undefined) waiting.value = 'Waiting for the update to end...';

@@ -54,13 +54,13 @@ import {
   state,
 } from '../state/stage.ts';
 
-/** Loads the code that trains. */
+/** Loads the code that trains on demand. */
 const loadTraining = () => import('../training/run.ts');
 
-/** The adapter. It is requested when the page opens, but the GPU process can take a while to start. Rejects with NoGpuError. */
+/** The GPU adapter. It is requested when the page opens, but the GPU process can take a while to start. Rejects with NoGpuError. */
 let adapterFound: Promise<FoundAdapter> | undefined;
 
-/** Fills the form from the address; then Start can be pressed. Returns false if it showed something that `open` would hide. */
+/** Fills the form from the address; then Start can be pressed. Returns false if it showed a message that `open` would hide. */
 export async function openForm(): Promise<boolean> {
   adapterFound = findAdapter();
   adapterFound.then(
@@ -80,7 +80,7 @@ export async function openForm(): Promise<boolean> {
 
 /**
  * Called once a GPU was found. The page warms up, starts what the address requests, or shows the newest run. Throws NoGpuError.
- * @param goesOn false = only name the GPU
+ * @param goesOn false = only show the name of the GPU
  */
 export async function open(goesOn: boolean): Promise<void> {
   try {
@@ -136,7 +136,7 @@ export async function openRecipe(name: string, changes?: URLSearchParams): Promi
   form.wantsModel.value = name === YOUR_MODEL;
 }
 
-/** Shows a run of an earlier visit: its saved curves and tries, and a button to continue. */
+/** Shows a run of an earlier visit: its saved curves and tries, and a button to continue the run. */
 export async function showRun(saved: SavedRun): Promise<void> {
   const of = parseTrainConfig(saved.config, { source: 'config.yaml' });
   const done = saved.history.at(-1)?.['training/global_step'] ?? 0;
@@ -182,8 +182,8 @@ function offerRun(at: Looking, saved: SavedRun, text: string, goOn?: string): vo
 }
 
 /**
- * Trains with the form's config or `given`, from the start or from a saved run. While a fork is being prepared, starts the fork. Shows every
- * failure to the visitor.
+ * Trains with the form's config or `given`, from the start or from a saved run. While a fork is being prepared, starts the fork. Shows
+ * every failure to the visitor.
  * @param changes settings and rules of another run, which the new run repeats at the same steps
  */
 export async function start(from?: SavedRun, given?: TrainConfig, changes?: readonly RunChange[]): Promise<void> {
@@ -284,9 +284,9 @@ async function offerAgain(at: Looking, id: string, error?: unknown): Promise<voi
 const upTo = (step: number, lines: readonly Metrics[] = []): Metrics[] =>
   lines.filter((line) => line['training/global_step'] <= step);
 
-/** @param before text to show about a resumed run */
+/** @param before message to show when a resumed run starts */
 function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
-  /** Text about what happened before this engine; undefined = nothing. */
+  /** Message about what happened before this engine was opened; undefined = no message. */
   let said = before;
   return {
     onDownload: (received) => {
@@ -346,7 +346,7 @@ function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
   };
 }
 
-// Between runs, no call to the GPU would report that the GPU is lost.
+// Between runs, the page makes no GPU call that could fail and show that the GPU is lost. So watch the session.
 effect(() => {
   const open = session.value;
   open?.failed.catch(() => {
@@ -391,7 +391,7 @@ export function saveMetrics(): void {
   saveFile('metrics.jsonl', new Blob(lines, { type: 'application/jsonl' }));
 }
 
-/** Shows every failure, as a sentence, and ends an active run. Returns the stage after that run. */
+/** Shows every failure, as a sentence, and ends an active run. Returns the stage that follows the run. */
 export function fail(error: unknown): Looking | undefined {
   download.value = undefined;
   const isStopped = error instanceof Error && error.name === 'StoppedError';
@@ -400,13 +400,13 @@ export function fail(error: unknown): Looking | undefined {
   return active.value ? enter<Looking>({ name: 'looking', at: isStopped ? 'ended' : 'failed' }) : undefined;
 }
 
-// While the reward is replaced, the share of problems solved is measured every few steps.
+// While a rule replaces the reward, a few held-out problems are evaluated every few steps.
 effect(() => {
   if (run.value) run.value.watched = asked.value.reward !== undefined;
 });
 
 effect(() => {
-  // A shared result is shown first.
+  // No session is opened ahead of Start while a shared result is shown.
   if (formIsReady.value && adapter.value && !shared.value && 'config' in form.checked.value)
     warmWhenSettled(() => form.config());
 });

@@ -18,15 +18,15 @@ export interface Offered {
   bytes: number;
   /** True if the model is a file in this browser already. */
   isKept: boolean;
-  /** GPU memory that training the model needs. */
+  /** GPU memory that training the model needs, item by item. */
   plan: PlanItem[];
   /** Largest buffer that the adapter can bind, in bytes. */
   largestBuffer: number;
-  /** Changes to the default recipe, as parameters of an address. */
+  /** Changes to the default recipe, as address parameters. */
   changes: URLSearchParams;
 }
 
-/** Trains only adapters, with few tries at a time, and describes the tool in the prompt. */
+/** Settings for models of the hub: train only adapters, with few tries at a time, and describe the tool in the prompt. */
 const SETTINGS = [
   'model.loraRank=32',
   'model.loraAlpha=32',

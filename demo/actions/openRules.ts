@@ -11,10 +11,13 @@ import { asked, dropLater, live, recordChange, stand, standing, whenItApplies } 
 import { type AskedRule, type AskedRules, OWN_RULES as OWN, RULE_KINDS } from '../storage/runChanges.ts';
 import { type OpenRule, openRule, rulesOf, tokensToTry, tryOf } from '../training/ruleParts.ts';
 
-/** Scores that a reward would have given to the shown tries, in their order. Undefined if the reward was not tested on them. */
+/** The shown tries, and the scores that a new reward would give them, in the same order. Undefined if the reward was not tested on them. */
 export const trial = signal<{ tries: readonly LoggedRollout[]; scores: readonly number[] } | undefined>(undefined);
 
-/** Rules that are requested or in force, and those in force before. A rule that fails is replaced by the earlier one. */
+/**
+ * Rules that are requested or in force (`current`), and rules that were in force before them (`earlier`). If a rule fails, the earlier one
+ * replaces it.
+ */
 const [current, earlier] = [new Map<RuleKind, OpenRule>(), new Map<RuleKind, OpenRule>()];
 
 /** Loads a rule and tests it once: a reward on the shown tries, a loss on some tokens. Returns undefined after an error, which is shown. */
@@ -44,7 +47,7 @@ function refuse(kind: RuleKind, how: string, error: unknown, after = '', code?: 
   stand(kind, { state: 'refused', text: `${how}. ${where}${describe(error)}${after}`, line, column, code });
 }
 
-/** Shows what the rule would do, without applying it. */
+/** Tests the rule, and shows what a reward would do to the shown tries. Does not apply the rule. */
 export async function tryRule(kind: RuleKind, of: AskedRule): Promise<void> {
   const open = await opened(kind, of);
   if (!open) return;
@@ -93,7 +96,7 @@ function put(kind: RuleKind, open: OpenRule | undefined): void {
 
 const sentence = (text: string): string => text[0].toUpperCase() + text.slice(1);
 
-/** Adopts the rules of a resumed run, except kinds that the visitor has changed since. */
+/** Takes over the rules of a resumed run, except rules of a kind that the visitor has changed since. */
 export async function adopt(rules: AskedRules, step: number): Promise<void> {
   for (const kind of RULE_KINDS) {
     const [of, now] = [rules[kind], current.get(kind)];

@@ -1,11 +1,11 @@
-/** Questions before foreign code runs. Stop counts as a no. */
+/** Questions that the visitor must answer before the page runs code from elsewhere. Pressing Stop counts as no. */
 
 import { hasCode, type RuleChange } from '../storage/runChanges.ts';
 import { savedRuns } from '../storage/saved.ts';
 import type { SavedRun } from '../storage/savedRuns.ts';
 import { progress, state } from '../state/stage.ts';
 
-/** @param yes label of the button that permits @param no label of the other button */
+/** Resolves to true if the visitor agrees. @param yes label of the button that permits @param no label of the other button */
 export function permission(text: string, yes: string, no: string): Promise<boolean> {
   const answered = new Promise<boolean>((answer) => {
     progress({ question: { text, choices: { [yes]: () => answer(true), [no]: () => answer(false) } } });

@@ -109,7 +109,7 @@ function compare({ history }: SavedRun, metrics: Metrics, to: number, stop: () =
   if (step >= to) stop();
 }
 
-/** Removes evaluations, which do not change a run. */
+/** Returns the config without evaluations, which do not change a run. */
 function withoutEvaluations(of: TrainConfig): TrainConfig {
   const { stopWhen: _, ...trainer } = of.trainer;
   return { ...of, trainer: { ...trainer, testFreq: 0, valBeforeTrain: false } };

@@ -7,8 +7,8 @@ import { asked, live, record, setLive } from '../state/rules.ts';
 import { type AskedRules, changesAt, hasCode, rulesAt } from '../storage/runChanges.ts';
 
 /**
- * Called whenever a run gets an engine: at its start, and again after a device loss. Puts the rules in force that the run has at its next
- * step. If the run repeats steps, `repeatChanges` applies the changes that were recorded for the later ones.
+ * Called whenever a run gets an engine: at its start, and again after a device loss. Applies the rules that the run has at its next step.
+ * If the run repeats steps, `repeatChanges` later applies the changes that were recorded for each step.
  */
 export async function beginRules(trainer: GrpoTrainer, session: Session): Promise<void> {
   const changes = setLive(trainer, session);

@@ -36,7 +36,7 @@ export async function stopFirst(): Promise<void> {
   await ended;
 }
 
-/** Runs a button's work on the saved runs. Shows a failure to the visitor. */
+/** Runs the work of a button that needs the saved runs. Shows a failure to the visitor. */
 const withStore = (work: (store: SavedRuns) => Promise<void>): void =>
   void (async () => {
     const store = await savedRuns();
@@ -104,7 +104,7 @@ async function branch(store: SavedRuns, run: SavedRun, step: number, byForm = fa
   await start(forked, config);
 }
 
-/** The part of a run that becomes a file. */
+/** Part of a run that can be saved as a file. */
 export type Saved = 'run' | 'model' | 'gguf' | 'report';
 
 /** Saves a part of a run as a file. */
@@ -116,7 +116,7 @@ export const save = (run: SavedRun, what: Saved): void =>
     saveFile(name, new Blob([bytes]));
   });
 
-/** Reports why a run does not learn. */
+/** Shows why a run may not learn, as `webgrpo doctor` does. */
 export const diagnose = (run: SavedRun, show: (text: string) => void): void =>
   withStore(async (store) => {
     const { diagnosisOf } = await import('../storage/exports.ts');

@@ -1,4 +1,4 @@
-/** Longest time in milliseconds that a browser takes to start a download. */
+/** Milliseconds after which the object URL is revoked: longer than any browser takes to start a download. */
 const DOWNLOAD_MS = 60_000;
 
 /** Makes the browser save a file. */

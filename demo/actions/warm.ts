@@ -1,5 +1,5 @@
 /**
- * Opens a session while the page is idle, and shows the untrained model's tries at the first problem. Errors are shown only when Start is
+ * Opens a session while the page is idle, and shows tries of the untrained model at the first problem. Errors are shown only when Start is
  * pressed.
  */
 
@@ -15,7 +15,9 @@ import { state } from '../state/stage.ts';
 const SETTLED_MS = 600;
 
 let warmUp: WarmUp | undefined;
-/** The newest session that failed to open or lost its GPU. The page does not open another for the same settings before Start. */
+/**
+ * The newest session that failed to open or lost its GPU. Until Start is pressed, the page opens no other session for the same settings.
+ */
 let failed: WarmUp | undefined;
 let waiting = 0;
 

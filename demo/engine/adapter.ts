@@ -11,10 +11,10 @@ export class NoGpuError extends Error {
   override name = 'NoGpuError';
 }
 
-/** Milliseconds until a browser that does not answer counts as one without a GPU. */
+/** Milliseconds to wait for the adapter. A browser that takes longer counts as one without a GPU. */
 const LIMIT_MS = 10_000;
 
-/** Requests an adapter without a device. Throws NoGpuError if it is missing, or if the browser does not answer. */
+/** Requests an adapter without a device. Throws NoGpuError if the browser has none, or does not answer. */
 export async function findAdapter(): Promise<FoundAdapter> {
   if (!navigator.gpu) throw new NoGpuError(isSecureContext ? NO_WEBGPU : NOT_SECURE);
   let timer = 0;

@@ -1,5 +1,5 @@
 /**
- * The engine that answers questions: a second engine, in a worker and on a device of its own. It holds the start weights twice and copies
+ * The engine that answers questions: a second engine, in its own worker and on its own device. It holds the start weights twice and copies
  * the current ones on request. A question therefore uses no slot, counter or random number of the run, which stays the same bit for bit.
  */
 
@@ -15,14 +15,14 @@ import { startEngineWorker } from './engineWorker.ts';
 import { fetchModel, fetchTemplate } from './files.ts';
 import type { Session } from './session.ts';
 
-/** The weights that answer: 'before' = the start weights, 'now' = the current ones. */
+/** The weights with which a question is answered: 'before' = the start weights, 'now' = the current ones. */
 export type Side = 'before' | 'now';
 
-/** Maximum number of bytes of weights that are kept a second time for the start. With adapters, both sides share the base weights. */
+/** Maximum size in bytes of weights of which the page also stores the start version. With adapters, both sides share the base weights. */
 const MAX_START_BYTES = 256 * 2 ** 20;
 
 interface OpenOptions {
-  /** A session that has the model already; undefined = the model is fetched. */
+  /** A session that has loaded the model already; undefined = the model is fetched. */
   session: Session | undefined;
   hub: string | undefined;
   onDownload(progress: DownloadProgress): void;
@@ -38,7 +38,7 @@ export class Answering {
   /** Rejects when the worker dies. */
   readonly died: Promise<never>;
   readonly #worker: Worker;
-  /** Source of the current weights; undefined = they are the start weights. */
+  /** Source of the current weights; undefined = the current weights are the start weights. */
   #copied: { session: Session; step: number } | undefined;
 
   private constructor(
@@ -60,13 +60,13 @@ export class Answering {
     }
   }
 
-  /** True if the current weights are those of the session after `step`. */
+  /** True if side 'now' has the weights of the session after `step`. */
   has(session: Session, step: number): boolean {
     const copied = this.#copied;
     return copied ? copied.session === session && copied.step === step : step === 0;
   }
 
-  /** Uses these weights for the answers of side 'now'. */
+  /** Uses these weights for answers of side 'now'. */
   async take(weights: TensorMap, session: Session, step: number): Promise<void> {
     const { model, rollout } = this.engine;
     await model.importWeights(weights);

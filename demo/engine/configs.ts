@@ -1,6 +1,6 @@
 /**
- * Files that are shipped with the page, by the paths that the command line uses. Separate from files.ts, whose code for models the page
- * loads later.
+ * Configs and checkpoints that are shipped with the page, by the paths that the command line uses. Separate from files.ts, whose code for
+ * models the page loads later.
  */
 
 import { InputError, whyUnreachable } from '../../src/errors.ts';

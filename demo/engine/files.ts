@@ -12,7 +12,7 @@ import { CHECKPOINTS, fetchBytes, isShipped } from './configs.ts';
 
 /** A model with its tokenizer. */
 export interface LoadedModel<Weights> extends Omit<ModelCheckpoint, 'weights'> {
-  /** 'opened' = the weights are in the worker that opened the model. */
+  /** 'opened' = the weights are in the engine worker, which opened the model. */
   weights: Weights;
   tokenizerJson: Record<string, unknown>;
   tokenizerConfigJson: Record<string, unknown>;
@@ -28,7 +28,7 @@ export async function fetchShipped(path: string): Promise<LoadedModel<TensorMap>
 }
 
 /**
- * Like `fetchShipped`, but also accepts org/name (on `endpoint`, or huggingface.co) or a URL. The worker downloads those once; see
+ * Like `fetchShipped`, but also accepts org/name (on `endpoint`, or huggingface.co) or a URL. The worker downloads such a model once; see
  * `openRemoteModel`. Also accepts the name of a GGUF file that the browser keeps. Throws InputError.
  */
 export async function fetchModel(
@@ -51,8 +51,8 @@ export async function fetchTemplate(url: string): Promise<string> {
 }
 
 /**
- * Returns a file next to the page, or at an address on its server. A server that lacks the file can send the page instead, which is
- * detected. Throws InputError.
+ * Returns a file next to the page, or at an address on its server. Detects a server that sends an HTML page because it lacks the file.
+ * Throws InputError.
  */
 export async function fetchText(path: string): Promise<string> {
   const text = new TextDecoder().decode(await fetchBytes(new URL(path, location.href).href, path));

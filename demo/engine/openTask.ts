@@ -14,7 +14,7 @@ import { fetchText } from './files.ts';
 /** Addresses that the visitor allowed since the page was opened. */
 const letIn = new Set<string>();
 
-/** Asks the visitor about a module of `host`; true = load it. */
+/** Asks the visitor whether a module of `host` may be loaded; true = load it. */
 export type Ask = (question: { host: string; text: string }) => Promise<boolean>;
 
 /**
@@ -72,7 +72,7 @@ const folder = (): string => new URL('.', document.baseURI).href;
 
 const isOwn = (url: URL): boolean => url.href.startsWith(folder());
 
-/** Returns the address as a URL. Throws InputError for an address that cannot be loaded. */
+/** Returns the address of a task as a URL. Throws InputError for an address that cannot be loaded. */
 function addressOf(module: string): URL {
   if (!URL.canParse(module) && !/^\.{0,2}\//.test(module))
     throw new InputError(

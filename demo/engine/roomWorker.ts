@@ -30,7 +30,7 @@ interface WorkOptions {
   onNet(isThere: boolean): void;
 }
 
-/** Milliseconds between pings. After two missed ones, the network counts as lost. */
+/** Milliseconds between pings of the server. After two missed pings, the connection counts as lost. */
 const PING_MS = 10_000;
 
 /**

@@ -33,15 +33,15 @@ interface SessionParts {
 
 /** An open engine with its model and task. */
 export class Session {
-  /** Config that the session was opened for. */
+  /** Config with which the session was opened. */
   readonly config: TrainConfig;
   readonly engine: RemoteEngine;
-  /** The model as it was loaded. `engine` has the current weights. */
+  /** The model as it was when loaded. The current weights are in `engine`. */
   readonly model: LoadedModel<unknown> & { base: string };
-  /** Undefined if all weights are trained. */
+  /** Settings of the adapter (LoRA); undefined if all weights are trained. */
   readonly lora: LoraConfig | undefined;
   readonly task: Task;
-  /** Rejects when a worker dies, its GPU is lost, or the session is closed, because an ended worker answers no call. */
+  /** Rejects when a worker dies, its GPU is lost, or the session is closed, because calls to an ended worker never resolve. */
   readonly failed: Promise<never>;
   isClosed = false;
   readonly #workers: Worker[];
@@ -56,7 +56,7 @@ export class Session {
     this.#workers = workers;
   }
 
-  /** Opens a session. Rejects with the error, or when a worker dies or `givenUp` rejects; the workers are then ended. */
+  /** Opens a session. Rejects if that fails, a worker dies, or `givenUp` rejects. The workers are then ended. */
   static async open(config: TrainConfig, options: SessionOptions, givenUp: Promise<never>): Promise<Session> {
     const made = await warmStartOf(config, givenUp);
     const started = [startEngineWorker()];
@@ -138,13 +138,18 @@ async function createSplit(
   return splitEngine(trains, generates, streamOptions(config));
 }
 
-/** Returns the judge for the engine's spec. Its weights stay in the worker, stored under the judge's address next to the policy's. */
+/**
+ * Returns a judge model in the form that the engine's spec needs. Its weights stay in the worker, stored under the judge's address next to
+ * the policy's weights.
+ */
 const ofJudge = ({ weights, ...files }: Awaited<ReturnType<typeof fetchModel>>, address: string) => ({
   ...files,
   weights: weights === 'opened' ? { opened: address } : weights,
 });
 
-/** Trains the start model of a supervised config; undefined if the config names an existing model. */
+/**
+ * Trains the start model of a config whose `model.path` is a supervised config. Returns undefined if the config names an existing model.
+ */
 async function warmStartOf(
   { model }: TrainConfig,
   givenUp: Promise<never>,

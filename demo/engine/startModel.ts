@@ -1,4 +1,4 @@
-/** State of training a start model. Separate from warmStart.ts, whose code the page loads only when it trains one. */
+/** Progress of the training of a start model. Separate from warmStart.ts, whose code the page loads only when it trains one. */
 
 import { signal } from '@preact/signals';
 

@@ -24,7 +24,7 @@ type Model = LoadedModel<TensorMap>;
 
 const ROOT = 'warm-starts';
 
-/** Returns the model of a supervised run; trains it unless it exists. Rejects if `givenUp` rejects. */
+/** Returns the start model of a supervised config. Trains the model unless the browser has it already. Rejects if `givenUp` rejects. */
 export async function makeWarmStart(
   name: string,
   onProgress: (progress: WarmStartProgress) => void,
@@ -85,7 +85,7 @@ function refuse(): never {
   throw new Error('A warm start in the page cannot read files. Use the command line.');
 }
 
-/** Undefined if the browser stores no files, as in some private windows. */
+/** Returns the browser's files; undefined if the browser stores no files, as in some private windows. */
 async function filesOfPage(): Promise<FileSystem | undefined> {
   try {
     return opfsFileSystem(await navigator.storage.getDirectory());

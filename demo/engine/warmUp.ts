@@ -12,7 +12,7 @@ interface WarmUpEvents {
   onTry(sample: Sample): void;
   /** Called after the last try. */
   onTries(): void;
-  /** Called with the seconds of a step of `timed` problems. */
+  /** Called with the seconds of a measured step of `timed` problems. */
   onTimed(seconds: number): void;
 }
 
@@ -38,7 +38,7 @@ export class WarmUp {
       onTries();
       const { signal } = this.#ending;
       if (timed === undefined || !(await isIdle(signal))) return;
-      // A failure affects only the estimate.
+      // If the timing fails, only the estimate of the run's duration is missing.
       const step = await timedStep({ config, engine, task }, { problems: timed, signal }).catch(() => undefined);
       if (step) onTimed(step.generationS + step.updateS);
     });
@@ -49,7 +49,7 @@ export class WarmUp {
     return this.#key === sessionKey(config);
   }
 
-  /** Returns the session, once its tries have ended. Rejects if it cannot be trained. */
+  /** Returns the session, once its tries have ended. Rejects if the session cannot be trained. */
   async take(): Promise<Session> {
     this.#ending.abort();
     const session = await this.session;

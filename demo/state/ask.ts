@@ -8,7 +8,7 @@ import { session, weightsStep } from './page.ts';
 /** An answer, updated while it is generated. */
 export interface Answer {
   side: Side;
-  /** Step of the weights that answer. */
+  /** Step of the weights that generate the answer. */
   step: number;
   /** Messages before the question. */
   context: readonly Message[];
@@ -16,7 +16,7 @@ export interface Answer {
   messages: Signal<readonly Message[]>;
   /** Text of the current turn. */
   drawing: Signal<string>;
-  /** How the answer ended; undefined = still running. */
+  /** Reason why the answer ended; undefined = still running. */
   ended: Signal<string | undefined>;
 }
 
@@ -32,7 +32,7 @@ export interface Exchange {
 export const exchanges = signal<readonly Exchange[]>([]);
 /** True while a question is being answered. */
 export const asking = signal(false);
-/** Reason why asking waits; '' = it does not wait. */
+/** Reason why the question has to wait; '' = it does not wait. */
 export const waiting = signal('');
 /** Reason why the last question was not answered; '' = it was answered. */
 export const refusal = signal('');

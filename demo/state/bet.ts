@@ -1,4 +1,7 @@
-/** A replaced reward, and what the visitor expected of it: measured by evaluations of few problems while it is on. */
+/**
+ * A replaced reward, and what the visitor expected of it: the effect is measured by evaluations of few problems while the reward is
+ * replaced.
+ */
 
 import { computed, signal } from '@preact/signals';
 import type { Metrics } from '../../src/grpo/metrics.ts';
@@ -9,17 +12,17 @@ import { asked, record } from './rules.ts';
 
 export type Guess = 'up' | 'same' | 'down';
 
-/** The newest guess; undefined = none since another run was shown. */
+/** The visitor's newest guess about a replaced reward; undefined = no guess since another run was shown. */
 export const bet = signal<{ name: string; guess: Guess } | undefined>(undefined);
 
-/** First step with the reward in force; undefined if no step had it yet, or the reward is the task's own. */
+/** First step that was scored with the replaced reward; undefined if no step used it yet, or if the reward is the task's own. */
 export const rewardSince = computed(() => {
   const rule = asked.value.reward;
   const change = record.value.findLast((of) => 'rule' in of && of.rule === 'reward');
   return rule && change && 'name' in change && change.name === rule.name ? change.step : undefined;
 });
 
-/** A difference that counts as none, for 32 problems. */
+/** Largest change of the share solved that counts as no change, in evaluations of 32 problems. */
 const SAME = 0.05;
 
 interface Measured {
@@ -27,14 +30,16 @@ interface Measured {
   value: number;
 }
 
-/** Returns evaluations of any number of problems, oldest first. */
+/** Returns the evaluations in a history, of any number of problems, oldest first. */
 const evaluations = (lines: readonly Metrics[]): Measured[] =>
   lines.flatMap((line) => {
     const value = passAt1(line) ?? quickOf(line)?.value;
     return value === undefined ? [] : [{ step: line['training/global_step'], value }];
   });
 
-/** Share solved before the first step with the reward, and at the newest evaluation since; undefined if one is missing. */
+/**
+ * Share of problems solved in the last evaluation before the reward was replaced, and in the newest one since; undefined if one is missing.
+ */
 export const fall = computed((): { from: Measured; to: Measured } | undefined => {
   const since = rewardSince.value;
   if (since === undefined) return undefined;

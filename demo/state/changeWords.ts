@@ -61,8 +61,8 @@ const SHORT: Record<string, string> = { 'actor.optim.lr': 'lr', 'rollout.n': 'tr
 const MOST_IN_NAME = 3;
 
 /**
- * Returns a name made of what a run changes: settings that differ from the run `before`, and rules. Without a change, returns its time;
- * a name that the visitor gave comes first.
+ * Returns a name made of what a run changes: settings that differ from the run `before`, and rules. Returns the visitor's own name for the
+ * run if there is one. Without a change, returns the run's start time.
  */
 export function runName(run: SavedRun, before: SavedRun | undefined): string {
   const config = configOf(run);
@@ -73,7 +73,7 @@ export function runName(run: SavedRun, before: SavedRun | undefined): string {
   return `${changes.slice(0, MOST_IN_NAME).join(', ')}${more}`;
 }
 
-/** Names of settings by the two texts. */
+/** Cache of the words for changed settings, by the text of both configs. */
 const compared = new Map<string, string[]>();
 
 function settingsIn(before: string, after: TrainConfig): string[] {
@@ -88,7 +88,7 @@ function settingsIn(before: string, after: TrainConfig): string[] {
   return compared.get(key)!;
 }
 
-/** Names of the rules at the end of a run that are not its own. */
+/** Returns names of the custom rules that are in force at the end of a run. */
 const rulesIn = (changes: readonly RunChange[]): string[] =>
   Object.values(rulesAt(changes, Infinity)).flatMap((rule) => (rule ? [rule.name] : []));
 

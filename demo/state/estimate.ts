@@ -14,10 +14,13 @@ import { active } from './stage.ts';
 const KEY = 'webgrpo-speed';
 const measured = signal<Readonly<Record<string, number>>>(readKept());
 
-/** Seconds of this adapter per second of the recorded machine; undefined if not measured. */
+/** Seconds that this adapter takes for one second of the recorded machine's work; undefined if not measured. */
 export const speed = computed(() => (adapter.value ? measured.value[adapter.value.name] : undefined));
 
-/** Stores the factor under the adapter's name. Called in effects, which must not run again because of what this writes. */
+/**
+ * Stores `factor` as the speed of the adapter. Called in effects. It reads signals without subscribing, so that its own writes do not start
+ * the effect again.
+ */
 export function keepSpeed(factor: number): void {
   const [name, before] = [adapter.peek()?.name, measured.peek()];
   if (name === undefined || !(factor > 0 && Number.isFinite(factor))) return;
@@ -32,7 +35,7 @@ export function keepSpeed(factor: number): void {
 /** First step whose time counts. The step before it compiles kernels. */
 export const TIMED_FROM_STEP = 2;
 
-/** Updates the adapter's speed by the steps of every run. */
+/** Measures the adapter's speed again after each step of any run. */
 export function watchSpeed(): void {
   effect(() => {
     const [of, last] = [config.value, history.value.at(-1)];
@@ -74,7 +77,7 @@ export function recordedSeconds({ name, data, rollout, trainer }: TrainConfig): 
   });
 }
 
-/** Returns the adapter's speed by the newest step of a run; undefined if the run has other sizes than the recorded one. */
+/** Returns the adapter's speed, measured by the newest step of a run; undefined if the run's sizes differ from the recorded run's. */
 export function factorOf(config: TrainConfig, { 'timing_s/step': took }: Metrics): number | undefined {
   const recorded = RECORDED[config.name];
   if (!recorded || took === undefined || !isAsRecorded(config, recorded)) return undefined;
@@ -82,8 +85,8 @@ export function factorOf(config: TrainConfig, { 'timing_s/step': took }: Metrics
 }
 
 /**
- * Returns the number of problems for a step that measures an unknown adapter; undefined if the adapter is known, or the run has other
- * sizes.
+ * Returns the number of problems for a step that measures an unknown adapter; undefined if the adapter's speed is known, or the run's sizes
+ * differ from the recorded run's.
  */
 export function problemsToTime(config: TrainConfig): number | undefined {
   const recorded = RECORDED[config.name];
@@ -91,14 +94,14 @@ export function problemsToTime(config: TrainConfig): number | undefined {
   return Math.min(config.data.trainBatchSize, Math.ceil(recorded.tries / 2 / config.rollout.n));
 }
 
-/** Stores the adapter's speed by a step of that many problems, before any run. */
+/** Stores the adapter's speed, measured before any run by a step of `problems` problems. */
 export function keepTimed(config: TrainConfig, problems: number, seconds: number): void {
   const timed = { ...config, data: { ...config.data, trainBatchSize: problems } };
   const factor = factorOf(timed, { 'timing_s/step': seconds });
   if (factor !== undefined) keepSpeed(factor);
 }
 
-/** True if the run has the recorded sizes. Few tries do not fill a pass, and shorter answers take less time. */
+/** True if the run's sizes equal those of the recorded run. Fewer tries do not fill a decode batch, and shorter answers take less time. */
 function isAsRecorded({ data, rollout }: TrainConfig, { tries, tokens }: Recorded): boolean {
   return data.trainBatchSize * rollout.n >= tries / 2 && data.maxResponseLength === tokens;
 }

@@ -1,4 +1,4 @@
-/** The lesson of the address: short screens over the page, each with a check that the page makes itself. */
+/** The lesson that the address names: short screens over the page, each with a condition that the page checks. */
 
 import { computed, effect, signal } from '@preact/signals';
 import { bet, fall } from './bet.ts';
@@ -13,14 +13,14 @@ interface Screen {
   text: string;
   /** The thing to press. */
   press: string;
-  /** Condition that the page waits for. */
+  /** The condition that completes the screen, as text. */
   waits: string;
   /** Reads signals. */
   isDone: () => boolean;
 }
 
 const CHEAT = 'reward guessing';
-/** Share solved that counts as cheated. */
+/** If the share of problems solved falls below this, the model counts as having cheated the reward. */
 const LOW = 0.2;
 const STEPS_TO_WAIT = 15;
 
@@ -73,12 +73,12 @@ export const screens = signal<readonly Screen[] | undefined>(undefined);
 const place = signal(0);
 const passed = signal(false);
 
-/** The screen that is shown, its number from 1, and whether its check has passed. A check that has passed stays so. */
+/** The screen that is shown, its number from 1, and whether its check has passed. A screen whose check has passed once stays passed. */
 export const screen = computed(
   () => screens.value && { ...screens.value[place.value], number: place.value + 1, passed: passed.value },
 );
 
-/** Starts a lesson, and watches the check of its screen. */
+/** Starts a lesson, and watches the condition of its current screen. */
 export function beginLesson(name: string): void {
   screens.value = LESSONS[name];
   effect(() => {

@@ -1,4 +1,4 @@
-/** Measures this machine by the newest steps of a run, and compares it with a prediction from its limits and with the recorded one. */
+/** Measures this machine by the newest steps of a run, and compares it with a prediction from the limits of its GPU and with the machine of the recorded runs. */
 
 import { parameterCount } from '../../src/model/params.ts';
 import { version } from '../../package.json';
@@ -10,13 +10,13 @@ import type { Limits } from '../engine/limits.ts';
 import { recordedSeconds, TIMED_FROM_STEP } from './estimate.ts';
 import { taskTitle } from './recipes.ts';
 
-/** Number of newest steps whose median counts. */
+/** Number of newest steps over which the median is taken. */
 const RECENT = 10;
 
 interface MachineRun {
   config: TrainConfig;
   history: readonly Metrics[];
-  /** Undefined = the model is not open; then no arithmetic is counted. */
+  /** Shape of the model; undefined = the model is not open, so the sentence has no FLOP/s. */
   model: ModelConfig | undefined;
   adapter: string;
   /** Limits of this GPU, if they were measured. */
@@ -24,8 +24,8 @@ interface MachineRun {
 }
 
 /**
- * Returns one sentence about the speed of this machine, to send; undefined before the second step. Arithmetic is counted from the weights:
- * two operations for each weight and sampled token, six for each weight and trained token.
+ * Returns one sentence about the speed of this machine, which a visitor can send; undefined before the second step. Operations are
+ * estimated from the number of weights: two operations for each weight and sampled token, six for each weight and trained token.
  */
 export function machineInWords({ config, history, model, adapter, limits }: MachineRun): string | undefined {
   const steps = history.filter((line) => line['training/global_step'] >= TIMED_FROM_STEP).slice(-RECENT);
@@ -115,7 +115,7 @@ function median(lines: readonly Metrics[], name: string): number | undefined {
   return values[Math.floor(values.length / 2)];
 }
 
-/** Returns a count per second over all lines. */
+/** Returns the sum of a metric over all lines, divided by the sum of seconds. */
 function perSecond(lines: readonly Metrics[], count: string, seconds: string): number | undefined {
   const sum = (name: string) => lines.reduce((total, line) => total + (line[name] ?? 0), 0);
   return sum(count) > 0 && sum(seconds) > 0 ? sum(count) / sum(seconds) : undefined;

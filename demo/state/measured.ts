@@ -7,9 +7,9 @@ export interface Measured {
   steps: number;
   /** pass@1 on held-out problems before the first step; undefined if not evaluated. */
   before: number | undefined;
-  /** The latest pass@1 after a step. */
+  /** The latest pass@1 that was measured after a step. */
   after: { value: number; step: number } | undefined;
-  /** Mean reward of the tries of each step. */
+  /** Mean reward of the tries, by step. */
   rewards: { step: number; value: number }[];
   /** Seconds of all steps; 0 = not measured. */
   seconds: number;
@@ -49,17 +49,17 @@ export const sumOf = (lines: readonly Metrics[], name: string): number =>
   lines.reduce((total, line) => total + (line[name] ?? 0), 0);
 
 interface Headline {
-  /** Share of problems solved before and now, or only one of them; empty = nothing measured. */
+  /** Share of problems solved before training and now, or only one of the two; empty = nothing measured. */
   numbers: number[];
-  /** Name of the numbers, with their step. */
+  /** Text about `numbers`: which share it is, and of which step. */
   caption: string;
-  /** Share of the newest step's tries; '' = not known, or in `numbers` already. */
+  /** Text with the share of right tries at the newest step; '' = unknown, or already in `numbers`. */
   now: string;
 }
 
 /**
- * Returns the headline of a run: held-out problems before training and at the newest evaluation. Before the first evaluation, returns the
- * tries of the first step and the newest.
+ * Returns the headline of a run: the share of held-out problems solved before training and at the newest evaluation. Until then, the share
+ * of right tries at the first and the newest step.
  */
 export function headlineOf(history: readonly Metrics[], total?: number): Headline {
   const { before, after } = measured(history);

@@ -10,7 +10,7 @@ export interface Message {
   text: string;
 }
 
-/** The GPU; undefined = being requested, null = not found. */
+/** The GPU adapter; undefined = being requested, null = not found. */
 export const adapter = signal<FoundAdapter | null | undefined>(undefined);
 
 /** The newest message; replaced by a later one. */

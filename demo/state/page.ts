@@ -30,10 +30,10 @@ export const phase = signal<Phase | undefined>(undefined);
 /** Number of scored tries of the current step. */
 export const scored = signal(0);
 
-/** Progress of the current evaluation. */
+/** Progress of the evaluation that is running. */
 export const evaluation = signal<EvaluationProgress | undefined>(undefined);
 
-/** The current download from another server. */
+/** Progress of the current download from another server. */
 export const download = signal<DownloadProgress | undefined>(undefined);
 
 /** The engine with its model and task, which outlives a run; undefined = none is open. */
@@ -45,7 +45,7 @@ export const weightsStep = signal<number | undefined>(0);
 /** Number of steps in the shown history. */
 export const stepsDone = computed(() => history.value.at(-1)?.['training/global_step'] ?? 0);
 
-/** Id of the shown run; undefined = no run, or one that is not saved. */
+/** Id of the saved run that is shown; undefined = no run is shown, or it is not saved. */
 export const shownRun = signal<string | undefined>(undefined);
 
 /** The older step whose tries are shown; undefined = the newest. */

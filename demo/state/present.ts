@@ -38,7 +38,7 @@ export function present({ id, config: of, history: lines = [], tries = [], chang
   });
 }
 
-/** Shows these steps of the same run. */
+/** Replaces the history of the shown run. */
 export function showHistory(lines: readonly Metrics[], of: TrainConfig | undefined): void {
   batch(() => {
     [history.value, config.value, phase.value] = [lines, of, undefined];

@@ -25,7 +25,7 @@ export const timeLeft = computed(() => {
 /** Number of recent steps from which the mean and the trend are computed. */
 const RECENT = 10;
 
-/** Limit of the trend: at most this factor of a recent step, or its inverse. */
+/** Limit of the extrapolated trend: the seconds of a step can grow or shrink by at most this factor. */
 const MOST_GROWTH = 1.5;
 
 /** Returns the remaining seconds; undefined before the first step. */
@@ -44,7 +44,10 @@ export function secondsLeft(config: TrainConfig, lines: readonly Metrics[]): num
 
 const isStart = (line: Metrics): boolean => line['training/global_step'] === 0;
 
-/** Returns the mean seconds of the remaining steps: the recent mean, continued by its trend because the length of answers changes. */
+/**
+ * Returns the mean seconds of the remaining steps: the mean of recent steps, extrapolated by their trend because the length of answers
+ * changes.
+ */
 function stepSeconds(recent: readonly number[], left: number): number {
   const mean = recent.reduce((a, b) => a + b, 0) / recent.length;
   if (recent.length < RECENT) return mean;
@@ -57,7 +60,10 @@ function stepSeconds(recent: readonly number[], left: number): number {
   return Math.min(mean * MOST_GROWTH, Math.max(mean / MOST_GROWTH, expected));
 }
 
-/** Returns the seconds of an evaluation: the last one's, or an estimate from its answers at the pace of the last step. */
+/**
+ * Returns the estimated seconds of an evaluation: the duration of the last one, or an estimate from the number of its answers and the speed
+ * of the last step.
+ */
 function evaluationSeconds(config: TrainConfig, lines: readonly Metrics[]): number {
   const { data, rollout } = config;
   const known = lines.findLast((line) => 'timing_s/testing' in line);

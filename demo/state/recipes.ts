@@ -10,11 +10,11 @@ export interface Recipe {
   title: string;
   /** One sentence that a student can understand. */
   sentence: string;
-  /** Noun for the problems in a line about cost. */
+  /** Plural noun for the recipe's problems, in the line about a run's cost. */
   problems: string;
   question: string;
   answer: string;
-  /** Reason why its card has no curve; undefined = the card has one. */
+  /** Reason why the recipe's card has no curve; undefined = the card has one. */
   noCurve?: string;
 }
 

@@ -10,7 +10,7 @@ import { type AskedRule, changesAt, OWN_RULES, RULE_KINDS, type RunChange } from
 import type { Run } from '../training/run.ts';
 import { run, state } from './stage.ts';
 
-/** State of a rule in the editor. */
+/** State of a rule's text in the editor. */
 export interface Standing {
   state: 'checking' | 'tried' | 'asked' | 'applied' | 'refused';
   text: string;
@@ -27,11 +27,11 @@ export const record = signal<readonly RunChange[]>([]);
 /** The same changes as readable text. */
 export const changes = computed(() => record.value.map((change) => ({ step: change.step, text: worded(change) })));
 
-/** Returns the changes as a sentence part, such as "Reward replaced by "reward guessing" at step 3". */
+/** Returns the changes as text, such as: Reward replaced by "reward guessing" at step 3. */
 export const changesInWords = (of: readonly { step: number; text: string }[]): string =>
   of.map(({ step, text }) => `${text} at step ${step}`).join('; ');
 
-/** Rules that replace the task's own, in force now or from the next step. */
+/** Rules that replace the task's own. They are in force now, or will be from the next step on. */
 export const asked = signal<Readonly<Partial<Record<RuleKind, AskedRule>>>>({});
 
 export const standing = signal<Readonly<Partial<Record<RuleKind, Standing>>>>({});
@@ -57,7 +57,7 @@ export function showChanges(of: readonly RunChange[]): void {
   [record.value, waiting, write] = [of, {}, () => {}];
 }
 
-/** Called when a run starts or resumes with earlier changes. @param to called with every change, to store it */
+/** Called when a run starts, or when it resumes with the changes that it had before. @param to called with every change, to store it */
 export function beginChanges(before: readonly RunChange[] | undefined, to: typeof write): void {
   [record.value, waiting, write] = [before ?? [], {}, to];
   if (before) return;
@@ -66,7 +66,7 @@ export function beginChanges(before: readonly RunChange[] | undefined, to: typeo
     if (asked.value[kind]) stand(kind, { state: 'asked', text: 'Applies when a run starts.' });
 }
 
-/** Returns when a change made now takes effect. A step in progress keeps the rules with which it began. */
+/** Returns from which step on a change that is made now takes effect, as text. A step in progress keeps the rules with which it began. */
 export function whenItApplies(): string {
   const trainer = live.value?.trainer;
   if (!trainer) return 'Applies when a run starts.';
@@ -75,12 +75,12 @@ export function whenItApplies(): string {
   return isLast ? 'This run has no further step. Applies when the next run starts.' : 'Applies at the next step.';
 }
 
-/** Sets the state of a rule in the editor. */
+/** Sets the state that the editor shows for a rule. */
 export function stand(kind: RuleKind, to: Standing): void {
   standing.value = { ...standing.value, [kind]: to };
 }
 
-/** Selects the trainer to change, and sets the settings of its next step. Returns all changes of the run. */
+/** Selects the trainer that changes apply to, and applies the settings for its next step. Returns all changes of the run. */
 export function setLive(trainer: GrpoTrainer, session: Session): readonly RunChange[] {
   newest.value = { of: run.value, trainer, session };
   for (const change of trainer.state.changes ?? []) recordChange(change);
@@ -103,7 +103,7 @@ export function dropLater(isOf: (change: RunChange) => boolean): void {
   if (kept.length < record.value.length) keep(kept);
 }
 
-/** Records a setting that came into force. */
+/** Records that a changed setting came into force. */
 export function settingChanged(change: LiveChange): void {
   const { [change.key as keyof LiveSettings]: _, ...rest } = waiting;
   waiting = rest;

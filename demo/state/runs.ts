@@ -32,7 +32,7 @@ export const MOST_OVERLAID = 4;
 /** All saved runs, newest first. */
 export const runs = signal<readonly SavedRun[]>([]);
 
-/** Returns the run that a run is compared with: the one that it was forked from, otherwise the previous one. */
+/** Returns the run to compare a saved run with: the run it was forked from, otherwise the previous one. */
 export const comparedWith = (run: SavedRun): SavedRun | undefined =>
   runs.value.find(({ id }) => id === run.record.forkedFrom?.id) ??
   runs.value[runs.value.findIndex(({ id }) => id === run.id) + 1 || Infinity];
@@ -42,10 +42,10 @@ const names = computed(() => new Map(runs.value.map((run) => [run.id, runName(ru
 /** Returns the name of a saved run. */
 export const titleOf = (run: SavedRun): string => names.value.get(run.id) ?? nameOf(run);
 
-/** Ids of the overlaid runs by slot; undefined = a free slot. */
+/** Ids of overlaid runs. The index is the slot, which determines colour and dash; undefined = a free slot. */
 const slots = signal<readonly (string | undefined)[]>(Array<undefined>(MOST_OVERLAID).fill(undefined));
 
-/** Ids of the overlaid runs. */
+/** Ids of the overlaid runs, without free slots. */
 export const overlaid = computed(() => slots.value.filter((id) => id !== undefined));
 
 /** Runs whose curves are drawn over those of the shown run. */
@@ -84,11 +84,11 @@ export async function readRuns(): Promise<void> {
     if (runs.value.length > 0) localStorage.setItem('webgrpo-has-runs', '1');
     else localStorage.removeItem('webgrpo-has-runs');
   } catch {
-    // A window without storage has no saved runs either.
+    // A window without storage has no saved runs, so there is nothing to read.
   }
 }
 effect(() => {
-  // During a run, only new checkpoints matter here.
+  // Read the saved runs again when a run starts or ends, and when this tab has written a checkpoint, or added or deleted a run.
   void changes.value;
   void active.value;
   void readRuns().catch(complain);
@@ -101,14 +101,14 @@ export function toggleOverlay(id: string): void {
   if (place >= 0) slots.value = slots.value.with(place, at >= 0 ? undefined : id);
 }
 
-/** A step that was trained again. */
+/** A step that was trained again for a replay. */
 interface ReplayedStep {
   step: number;
   /** Names of metrics that differ from the logged ones; empty = bit for bit equal. */
   differing: string[];
 }
 
-/** Steps that were trained again from a saved state. */
+/** A replay: steps that were trained again from a saved state, to compare them with the log. */
 export interface Replay {
   /** Step of the state that the replay started from; 0 = the start model. */
   from: number;

@@ -15,34 +15,34 @@ export interface Offer {
   choices: Record<string, () => void>;
 }
 
-/** Progress of an active run. */
+/** Progress of the active run. */
 type Progress = 'loading' | 'running' | 'pausing' | 'paused' | 'stopping';
 
-/** A run or a replay that is loaded or trains. */
+/** Stage in which a run or a replay is being loaded or trains. */
 interface Running {
   name: 'running';
   progress: Progress;
-  /** Undefined until its files are open, and again while its last files are written. */
+  /** The active run; undefined until its files are open, and again while its last files are written. */
   run?: Run | undefined;
   /** A question that the run waits for, such as whether foreign code may run. */
   question?: Offer | undefined;
 }
 
-/** Results on the screen: of a run that ended here, of a saved run, of a link, or of the recorded run. */
+/** Stage in which results are on the screen: of a run that ended here, of a saved run, of a link, or of the recorded run. */
 export type Looking =
   | { name: 'looking'; at: 'ended' | 'failed' | 'saved' | 'recorded'; offer?: Offer | undefined }
   | { name: 'looking'; at: 'shared'; result: SharedResult };
 
-/** New settings are being chosen for a run that continues `of` after `step`. */
+/** Stage in which the visitor chooses settings for a fork: a new run that continues `of` after `step`. */
 interface Forking {
   name: 'forking';
   of: SavedRun;
   step: number;
   /** Starts the fork with the settings of the form. */
   start: () => void;
-  /** Returns to `back`, and to the settings before. */
+  /** Returns to the stage `back`, and restores the earlier settings. */
   cancel: () => void;
-  /** The stage to return to without a fork. */
+  /** Stage to return to if the fork is cancelled. */
   back: Looking;
 }
 
@@ -91,7 +91,7 @@ export function progress(change: Partial<Omit<Running, 'name'>>): void {
   if (now.name === 'running') current.value = { ...now, ...change };
 }
 
-/** Shows an offer below what the visitor looks at, if the page still is at that stage. Returns the new stage. */
+/** Shows an offer below the results if the page is still at stage `at`. Returns the current stage. */
 export function offerAt<L extends Looking>(at: L, offer: Offer | undefined): L {
   if (current.peek() !== at) return at;
   return enter({ ...at, offer });
@@ -121,7 +121,7 @@ export const offer = computed((): Offer | undefined => {
 
 export type State = 'idle' | Progress | 'done' | 'failed' | 'no-gpu';
 
-/** The stage in one word, for the status and a screen reader. */
+/** Name of the current stage, for the status line and a screen reader. */
 export const state = computed((): State => {
   const now = stage.value.name === 'forking' ? stage.value.back : stage.value;
   if (now.name === 'running') return now.progress;

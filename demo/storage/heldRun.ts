@@ -14,16 +14,16 @@ import { NEWEST_BYTES, thinCheckpoints } from './thinning.ts';
 /** Milliseconds to wait for a run. A reloaded page can request it before the old page has released it. */
 const CLAIM_MS = 3000;
 
-/** Bytes of a manifest and its names. */
+/** Bytes to reserve for a checkpoint's manifest and for the names of its files. */
 const MANIFEST_BYTES = 4096;
 
-/** Called with the reason why something could not be saved, and with undefined after each saved checkpoint. */
+/** Called with the error if something could not be saved, and with undefined after each saved checkpoint. */
 type OnProblem = (problem: Error | undefined) => void;
 
 export interface ReopenedRun {
   held: HeldRun;
   saved: SavedRun;
-  /** Undefined = the run had no checkpoint yet, and restarts. */
+  /** Checkpoint to resume from; undefined = the run has no checkpoint, and restarts. */
   checkpoint: Checkpoint | undefined;
   /** Notes about damaged checkpoints. */
   notes: string[];
@@ -44,7 +44,7 @@ export class HeldRun {
     this.folder = RunFolder.open(runs.files, runs.path(id));
   }
 
-  /** Creates a new run. Throws InputError without enough space. @param hub server of its model, unless it is the usual one */
+  /** Creates a new run. Throws InputError without enough space. @param hub server of its model; undefined = huggingface.co */
   static async begin(runs: SavedRuns, config: TrainConfig, hub: string | undefined): Promise<HeldRun> {
     const record = { started: Date.now(), hub, finished: false };
     const { id, release } = await runs.name(config.name, record.started);
@@ -66,7 +66,7 @@ export class HeldRun {
     try {
       const { files } = runs;
       const [path, saved, notes] = [runs.path(id), await runs.read(id), [] as string[]];
-      await files.tidy(path); // a partly written checkpoint does not count as damaged
+      await files.tidy(path); // completes or removes a partly written checkpoint, which would count as damaged
       if (saved.record.finished) await runs.updateRecord(id, { finished: false });
       const folder = await newestCheckpoint(files, path, 'trainer', (note) => notes.push(note));
       const checkpoint = folder === undefined ? undefined : await loadTrainerCheckpoint(files, folder);
@@ -94,7 +94,7 @@ export class HeldRun {
     this.onWritten();
   }
 
-  /** Releases the run, once everything is written. */
+  /** Releases the run. Called once everything is written. @param finished true if the run has completed all its steps */
   async end(finished: boolean): Promise<void> {
     if (finished) await this.#runs.updateRecord(this.id, { finished }).catch(this.onProblem);
     this.#release();

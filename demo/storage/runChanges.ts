@@ -7,7 +7,7 @@ import type { RuleKind } from '../../src/extensions/modules/index.ts';
 
 export const RULE_KINDS: readonly RuleKind[] = ['reward', 'loss', 'tool'];
 
-/** Names of a run's behaviour without rules. */
+/** Names of what a run uses without custom rules. */
 export const OWN_RULES: Readonly<Record<RuleKind, string>> = {
   reward: "the task's own reward",
   loss: "the run's own loss",
@@ -41,10 +41,10 @@ interface RuleFailure {
 
 export type RunChange = LiveChange | RuleChange | RuleFailure;
 
-/** True if any change contains code of a rule, even of one that failed. */
+/** True if the changes contain code of a rule, even of a rule that failed. */
 export const hasCode = (changes: readonly RunChange[]): boolean => changes.some((of) => 'code' in of);
 
-/** Returns the rules of step `step`. Every kind has its key. */
+/** Returns the rules that are in force at a step. The result has a key for every kind of rule. */
 export function rulesAt(changes: readonly RunChange[], step: number): AskedRules {
   const until = changes.filter((of) => of.step <= step);
   return Object.fromEntries(RULE_KINDS.map((kind) => [kind, newest(until, kind)]));
@@ -70,7 +70,7 @@ function newest(changes: readonly RunChange[], kind: RuleKind): AskedRule | unde
   return last?.code === undefined ? undefined : { name: last.name, code: last.code };
 }
 
-/** Returns the changes without rules from step `step` on. */
+/** Returns the changes from step `step` on that are not changes of rules. */
 export function withoutRules(changes: readonly RunChange[], step: number): RunChange[] {
   const inForce = rulesAt(changes, step);
   return [

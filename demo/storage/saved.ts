@@ -27,22 +27,22 @@ export async function discardRun({ id }: Pick<SavedRun, 'id'>): Promise<void> {
   changes.value++;
 }
 
-/** Claims a run. Waits `waitMs` for another tab to release the run; undefined if the tab still holds it then. */
+/** Claims a run. Waits `waitMs` for another tab to release the run; undefined if that tab still holds the run then. */
 export const claimRun = async ({ id }: SavedRun, waitMs: number): Promise<Release | undefined> =>
   (await code)[0].claim(id, waitMs);
 
-/** A run and where it is saved. A new run has no checkpoint yet. */
+/** An opened run, with its storage. A new run has no checkpoint yet. */
 type OpenedRun = Partial<ReopenedRun>;
 
 /**
- * Opens the place where a run is saved: a new run's, or that of `from`, claimed for this tab. A new run that cannot be saved continues
+ * Opens the storage of a new run, or of the saved run `from`, and claims the run for this tab. A new run that cannot be saved continues
  * unsaved, and `onProblem` is called with the reason. Throws InputError if `from` is open in another tab or cannot be read.
  */
 export async function openRun(
   config: TrainConfig,
   { from, hub, onProblem }: { from?: SavedRun; hub: string | undefined; onProblem: (text: string | undefined) => void },
 ): Promise<OpenedRun> {
-  // Requested after a click, so that the browser keeps the files when space runs out.
+  // Requested after a click, so that the browser grants persistent storage, and keeps the files when space runs out.
   void navigator.storage?.persist?.().catch(() => false);
   const [[, { HeldRun }], files] = await Promise.all([code, runs]);
   const listen = (held: HeldRun) => {

@@ -27,15 +27,15 @@ export const CHANGES = 'changes.jsonl';
 export interface RunRecord {
   /** Milliseconds since 1970. */
   started: number;
-  /** Server from which the model of the run was loaded, unless it is the usual hub. */
+  /** Server from which the run's model was loaded; undefined = huggingface.co. */
   hub?: string | undefined;
   /** True if the run has completed all its steps. */
   finished: boolean;
   /** Name given by the visitor. */
   name?: string;
-  /** True if the run was imported and its rules are not permitted yet. */
+  /** True if the run was imported, and the visitor has not yet permitted its rules. */
   foreign?: boolean;
-  /** The run, and its step, whose state this run started from. */
+  /** Run and step from whose state this run was started. */
   forkedFrom?: { id: string; step: number };
 }
 
@@ -59,8 +59,8 @@ export interface SavedRun {
 export type Release = () => void;
 
 /**
- * Opens OPFS, or IndexedDB in windows without OPFS, as from `file://`, and in browsers whose pages cannot write there, as Safari before 26.
- * Undefined if the window stores nothing at all.
+ * Opens OPFS, or IndexedDB in windows without OPFS, as from `file://`, and in browsers whose pages cannot write there, such as Safari
+ * before 26. Undefined if the window stores nothing at all.
  */
 export async function openSavedRuns(): Promise<SavedRuns | undefined> {
   try {
@@ -126,10 +126,10 @@ export class SavedRuns {
     return release ? { id, release } : this.name(recipe, started + 1);
   }
 
-  /** Newest work on the record of each run. A browser refuses to delete a file that is being written. */
+  /** Last pending change of each run's record. A browser refuses to delete a file that is being written. */
   readonly #newest = new Map<string, Promise<void>>();
 
-  /** Works on the record of a run after all earlier work on it. */
+  /** Changes a run's record after all earlier changes to that record. */
   #inTurn(id: string, work: () => Promise<void>): Promise<void> {
     const done = (this.#newest.get(id) ?? Promise.resolve()).catch(() => {}).then(work);
     this.#newest.set(id, done);
@@ -257,8 +257,8 @@ export class SavedRuns {
 }
 
 /**
- * Claims a run for this tab. Waits `waitMs`, or without a limit, for another tab to release the run; undefined if the tab still holds it
- * then.
+ * Claims a run for this tab. Waits `waitMs`, or without a limit, for another tab to release the run; undefined if that tab still holds the
+ * run then.
  */
 export function claim(id: string, waitMs = 0): Promise<Release | undefined> {
   const wait = waitMs === Infinity ? {} : { signal: AbortSignal.timeout(waitMs) };
@@ -266,7 +266,7 @@ export function claim(id: string, waitMs = 0): Promise<Release | undefined> {
   return new Promise((resolve) => {
     const hold = (lock: Lock | null) =>
       lock ? new Promise<void>((release) => resolve(() => release())) : resolve(undefined);
-    // A page from file:// may have no locks. Its tabs do not share runs that need one.
+    // A page opened from file:// may have no Web Locks. Its tabs then have no common runs that would need a lock.
     const refused = (error: unknown) =>
       resolve((error as Error).name === 'SecurityError' ? () => undefined : undefined);
     navigator.locks.request(`webgrpo run ${id}`, options, hold).catch(refused);

@@ -23,7 +23,7 @@ export class RepeatedChanges {
     await this.#use(rulesAt(this.#changes, step), trainer, task);
   }
 
-  /** Called before the step after `step`. */
+  /** Called after step `step`. Applies the changes recorded for the next step. */
   async goOn(step: number, trainer: GrpoTrainer, task: Task): Promise<void> {
     const due = changesAt(this.#changes, step + 1);
     if (!due) return;
@@ -41,7 +41,7 @@ export class RepeatedChanges {
         this.#opened.push(open);
       }
     }
-    // A rule that fails only in the replay scores nothing, and the step then differs.
+    // A rule that fails only in the replay returns no scores, and the step then differs.
     const fails = (of: OpenRule) => void (of.failed = true);
     if (this.#opened.length > 0) trainer.replace(rulesOf(trainer, task, this.#open, fails));
   }

@@ -15,9 +15,9 @@ export interface OpenRule {
   kind: RuleKind;
   of: AskedRule;
   rule: Rule<RuleKind>;
-  /** The tool of a rule of that kind. */
+  /** The tool, if the rule is of kind 'tool'. */
   tool?: Tool;
-  /** True if the rule failed in a step; it is then not called again. */
+  /** True if the rule failed in a step. A failed rule is not called again. */
   failed?: boolean;
 }
 
@@ -34,7 +34,7 @@ export async function openRule(kind: RuleKind, of: AskedRule): Promise<OpenRule>
   }
 }
 
-/** Returns the rules as a trainer takes them. Throws InputError. @param failed called when a rule fails in a step */
+/** Returns the rules as options of a trainer. Throws InputError. @param failed called when a rule fails in a step */
 export function rulesOf(
   trainer: GrpoTrainer,
   task: Task,
@@ -115,7 +115,7 @@ async function scored(of: OpenRule, tries: readonly RuleTry[], failed: Failed): 
   return tries.map(() => NaN);
 }
 
-/** Returns the rule's loss, multiplied by each token's weight. If it fails, the mini-batch gets no gradient from it. */
+/** Returns the rule's loss, multiplied by each token's weight. If the rule fails, the mini-batch gets no gradient from its tokens. */
 export function lossBy(trainer: GrpoTrainer, of: OpenRule, failed: Failed): AsyncCustomLoss {
   return async ({ advantages, logProbs, oldLogProbs, entropy, weights }) => {
     const { clipRatioLow: clipLow, clipRatioHigh: clipHigh } = trainer.config.actor;
@@ -133,7 +133,10 @@ export function lossBy(trainer: GrpoTrainer, of: OpenRule, failed: Failed): Asyn
   };
 }
 
-/** Returns tokens with ratios below, at and above the usual clip, for a try better than its group and for a worse one. */
+/**
+ * Returns tokens to test a loss on. Their ratios are below, at and above the usual clip range, once with a positive and once with a
+ * negative advantage.
+ */
 export function tokensToTry(): RuleTokens {
   const ratios = [0.5, 0.79, 1, 1.2, 2];
   const oldLogProbs = [...ratios, ...ratios].map(() => -1);

@@ -23,7 +23,7 @@ export interface EvaluationProgress {
   /** Number of answered problems. */
   done: number;
   total: number;
-  /** The weights after this step are evaluated; 0 = those from which the run started. */
+  /** Step whose weights are evaluated; 0 = the weights from which the run started. */
   step: number;
   /** True if `stop` ends the evaluation but not the session. */
   canSkip: boolean;
@@ -37,34 +37,34 @@ export interface RunEvents extends Pick<
   /** Called during downloads from other servers, then during uploads to the GPU. */
   onDownload(progress: DownloadProgress): void;
   onLoaded(session: Session): void;
-  /** Called before the first step on each engine; the run waits for it. */
+  /** Called before the first step on each engine. The run waits for the callback. */
   onTrainer?(trainer: GrpoTrainer, session: Session): Promise<void>;
   onEvaluating(progress: EvaluationProgress): void;
-  /** Called with more values of a step that was reported, or with those of the start weights, which have step 0. */
+  /** Called with additional metrics for a step that was already reported, or for the start weights, which have step 0. */
   onEvaluated(metrics: Metrics): void;
-  /** Called with every try of the step; none after an evaluation. The next step waits for it. */
+  /** Called with every try of the step; with no tries after an evaluation. The next step waits for the callback. */
   onStep(metrics: Metrics, tries: LoggedRollout[]): void | Promise<void>;
-  /** Called with what is wrong with a step; the run continues. */
+  /** Called with the reason why a step is faulty. The run continues. */
   onFault(reason: string): void;
-  /** Called when the trainer has stopped after `pause`. */
+  /** Called when the trainer has paused after `pause` was called. */
   onPaused(): void;
-  /** Called when the engine was lost. The run resumes after the step `from`, or restarts if that is -1. */
+  /** Called when the engine was lost. The run resumes after the step `from`, or restarts if `from` is -1. */
   onLost(error: unknown, from: number): void;
 }
 
 interface PageRunOptions {
   config: TrainConfig;
-  /** Server of models that are not shipped with the page, unless it is the usual one. */
+  /** Server of models that are not shipped with the page; undefined = huggingface.co. */
   hub: string | undefined;
-  /** Storage of the run; undefined = not saved. */
+  /** Storage of the run; undefined = the run is not saved. */
   held?: HeldRun | undefined;
   /** State to resume from. */
   from?: Checkpoint | undefined;
-  /** A session that is open already, with untrained weights. If it rejects, another is opened. */
+  /** A session that was opened ahead, with untrained weights. If its promise rejects, the run opens another session. */
   warm?: Promise<Session> | undefined;
   /** True if the evaluation of the start weights is known from an earlier visit. */
   startIsKnown?: boolean;
-  /** True if the steps were trained before; `stop` then evaluates nothing. */
+  /** True if the run repeats steps that were trained before. `stop` then evaluates nothing. */
   replays?: boolean;
   events: RunEvents;
 }
@@ -75,18 +75,21 @@ const WAITS_MS = [0, 1000, 4000];
 /** Maximum number of bytes of a model that is saved: weights and two moments of a larger one would not fit into a page's memory. */
 const MAX_BYTES = 512 * 2 ** 20;
 
-/** Bytes of a run's tries. Beyond that, each step keeps only trainer.logRollouts of them. */
+/** Maximum number of bytes of a run's saved tries. Beyond that, each step saves only trainer.logRollouts of its tries. */
 const TRIES_BYTES = 32 * 2 ** 20;
 
-/** Size of the evaluations while a rule replaces the reward. */
+/** Size and frequency of the evaluations while a rule replaces the reward. */
 const FEW = { problems: 32, everySteps: 5 };
 
 /** The page's part of a run: pauses, sessions opened ahead, and evaluations that a click can end. */
 export class Run {
   readonly training: TrainingRun<Session>;
-  /** True to evaluate a few problems now and every few steps, because a rule replaces the reward. Stored steps are not affected. */
+  /**
+   * True to evaluate a few problems now and every few steps, because a rule replaces the reward. Stored steps do not contain these
+   * evaluations.
+   */
   watched = false;
-  /** Step of the first of these evaluations. */
+  /** Step at which the evaluations for `watched` started. */
   #watchedFrom: number | undefined;
   readonly #options: PageRunOptions;
   #start: StartEvaluation | undefined;
@@ -130,7 +133,7 @@ export class Run {
     return this.#gate ? 'pausing' : 'running';
   }
 
-  /** Loads and trains until the last step or `stop`. The session stays open; if this rejects, it is closed. */
+  /** Loads and trains until the last step or `stop`. The session stays open, unless this function rejects. */
   async train(): Promise<{ step: number; stopped: boolean }> {
     try {
       const { state, stopped } = await this.training.run();
@@ -183,7 +186,7 @@ export class Run {
     return given ?? Session.open(config, { hub, onDownload }, aborted);
   }
 
-  /** True if the start weights are evaluated between steps. */
+  /** True if the start weights are to be evaluated between steps. */
   #isApart({ model }: Session): boolean {
     const { config, startIsKnown } = this.#options;
     const isDue = config.trainer.valBeforeTrain && !startIsKnown && !this.#startMetrics;
@@ -214,7 +217,7 @@ export class Run {
     this.#options.events.onEvaluating({ done, total, step, canSkip: this.#evaluating !== undefined });
   }
 
-  /** Writes every try of the newest step, and tries of each step as long as there is space. */
+  /** Writes every try of the newest step, and tries of each step as long as TRIES_BYTES allows. */
   async #log(folder: RunFolder, { metrics, tries }: LoggedStep): Promise<void> {
     if (tries.length === 0) return;
     const lines = tries.map((rollout) => `${JSON.stringify(rollout)}\n`).join('');

@@ -22,8 +22,9 @@ export const canEvaluateBetween = (config: TrainConfig): boolean =>
   !pipelineOf(config).isAsync && config.rollout.overSampleRate === 0;
 
 /**
- * True if the start weights can be evaluated between steps. Not possible if samples stay in flight between steps (the start weights would
- * generate them), with adapters (the weights in memory are not the start weights), or if the result can end the run (`trainer.stopWhen`).
+ * True if the start weights can be evaluated between steps. This is impossible in three cases. Samples stay in flight between steps: the
+ * start weights would continue them. Only adapters are trained: the weights in memory are not the start weights. The result of the
+ * evaluation can end the run (`trainer.stopWhen`).
  */
 export const fitsBetweenSteps = (config: TrainConfig): boolean =>
   canEvaluateBetween(config) && !loraOf(config) && config.trainer.stopWhen === undefined;
@@ -39,8 +40,8 @@ export class StartEvaluation {
   }
 
   /**
-   * Starts the evaluation. Returns undefined if the trainer must evaluate before the first step: see `fitsBetweenSteps`, or the start
-   * weights are not in memory.
+   * Starts the evaluation. Returns undefined if the trainer must evaluate before the first step, because `fitsBetweenSteps` is false or the
+   * start weights are not in memory.
    */
   static async begin(session: Session, config: TrainConfig, watch: Watch): Promise<StartEvaluation | undefined> {
     const { weights } = session.model;

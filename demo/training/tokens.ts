@@ -24,13 +24,13 @@ class TokenStep {
     return this.#numbers;
   }
 
-  /** Drops the update's tensors, from which `numbers` would be computed on first use. */
+  /** Frees the tensors of the update. `numbers` can then no longer be computed. */
   forget(): void {
     this.#updated = undefined;
   }
 }
 
-/** Tokens of one try; `s` is the index of its sample in the step. */
+/** Tokens of one try. `s` is the index of the try's sample in the step. */
 export interface TryTokens {
   sample: Sample;
   s: number;

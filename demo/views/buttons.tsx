@@ -24,8 +24,8 @@ function Action({ off, onClick, ...rest }: Action) {
 }
 
 /**
- * The run's buttons, without those that do nothing now. Start, Pause and Resume are one element, so that it keeps the focus. A fork has its
- * own button, in the drawer.
+ * The run's buttons, without those that would do nothing now. Start, Pause and Resume are the same element, which therefore keeps the
+ * focus. A fork has its own button, in the drawer.
  */
 export function Buttons() {
   const now = state.value;

@@ -8,7 +8,7 @@ import { form } from '../state/settings/settings.ts';
 import { stage } from '../state/stage.ts';
 import './drawer.css';
 
-/** Names what the drawer shows, and closes it. */
+/** The head of the drawer: a title for the shown content, and a button that closes the drawer. */
 export function DrawerHead() {
   const now = stage.value;
   if (inDrawer.value === undefined) return null;
@@ -28,7 +28,7 @@ export function DrawerHead() {
   );
 }
 
-/** Starts the fork with the settings above. */
+/** The foot of the drawer: a button that starts the fork with the settings above. */
 export function DrawerFoot() {
   if (stage.value.name !== 'forking') return null;
   return (
@@ -41,7 +41,7 @@ export function DrawerFoot() {
   );
 }
 
-/** Opens the settings or the saved runs, or closes them. */
+/** Buttons that open and close the drawer with the settings or with the saved runs. */
 export function DrawerButtons() {
   const count = runs.value.length;
   return (

@@ -35,6 +35,6 @@ export const GLOSSARY = {
 
 export type Word = keyof typeof GLOSSARY;
 
-/** Returns a text of the library in the words of the page: "try" for a sample, without code marks. */
+/** Returns a text of the library in the page's words: "try" instead of "sample", without backticks. */
 export const asTries = (text: string): string =>
   text.replace(/\bsample(s?)\b/g, (_, many) => (many ? 'tries' : 'try')).replaceAll('`', '');

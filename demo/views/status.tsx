@@ -63,7 +63,7 @@ function doing(): string {
   return `${PHASES[phase.value]}${whose}${counted(phase.value, config.value)}${after ?? ''}`;
 }
 
-/** Returns how much of the phase is done; '' = not counted. */
+/** Returns how much of the current phase is done, as text; '' if the phase's progress is not counted. */
 function counted(now: Phase, of: TrainConfig): string {
   if (now === 'generate' && scored.value > 0) return ` ${scored.value} of ${triesOfStep(of)}`;
   if (now !== 'validate' || !evaluation.value) return '';

@@ -8,10 +8,10 @@ import './term.css';
 /** Distance between the term and its explanation, and to the window's edges, in CSS pixels. */
 const GAP = 6;
 
-/** Milliseconds to move the pointer from the term to its explanation. */
+/** Milliseconds in which the pointer can move from the term to its explanation before the explanation closes. */
 const LINGER_MS = 200;
 
-/** Number of ids so far. Preact's own ids are the same in every island of the page. */
+/** Number of ids so far. Preact's own ids are unique only within one rendered tree, and the page has several. */
 let made = 0;
 
 /** @param children content that is shown instead of the term itself */
@@ -19,7 +19,7 @@ export const Term = ({ word, children = word }: { word: Word; children?: Compone
   <Explained meaning={GLOSSARY[word]}>{children}</Explained>
 );
 
-/** @param meaning text that hover, focus and touch show */
+/** @param meaning text that is shown on hover, focus and touch */
 export function Explained({ meaning: text, children }: { meaning: string; children: ComponentChildren }) {
   const [id] = useState(() => `meaning-${made++}`);
   const button = useRef<HTMLButtonElement>(null);
@@ -79,7 +79,7 @@ export function explained(title: string, meaning: string): Node {
   return place;
 }
 
-/** Places the explanation under the term, or above it without enough space; always inside the window. */
+/** Places the explanation under the term, or above the term if there is not enough space; always inside the window. */
 function place(meaning: HTMLElement, word: DOMRect): void {
   const { width, height } = meaning.getBoundingClientRect();
   const fits = word.bottom + GAP + height <= innerHeight;

@@ -63,7 +63,7 @@ function swiftShader() {
 }
 
 /**
- * Returns the adapter that Dawn finds with these variables, or null.
+ * Returns the adapter that Dawn finds with these variables; null if Dawn finds nothing.
  * @param {Record<string, string>} env
  * @returns {Pick<Adapter, 'name' | 'software'> | null}
  */
@@ -79,7 +79,7 @@ export function probe(env) {
 }
 
 /**
- * True if an answer from an earlier start still holds.
+ * True if an adapter that was stored by an earlier start still exists: its driver files are there.
  * @param {Adapter} adapter
  */
 export function stillThere({ icd }) {

@@ -18,7 +18,7 @@ export function asRoot(...words) {
 }
 
 /**
- * Installs packages; updates the package lists first if they are old or missing. Returns true if it succeeded.
+ * Installs packages; updates apt's package lists first if they are old or missing. Returns true if it succeeded.
  * @param {...string} packages
  */
 export function aptInstall(...packages) {

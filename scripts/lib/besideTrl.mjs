@@ -1,4 +1,6 @@
-/** Reads the logs of a run in TRL and of ours into one form, and prints runs as a Markdown table: scripts/bench-trl.mjs. */
+/**
+ * Reads the logs of a run in TRL and of a run in webgrpo into the same form, and prints runs as a Markdown table for scripts/bench-trl.mjs.
+ */
 
 /**
  * Measurements of one run. null = not measured.
@@ -37,7 +39,7 @@ function mean(values) {
 }
 
 /**
- * Held-out score at the start and at the end; null unless the run came to that evaluation.
+ * Returns the held-out scores at the start and at the end of a run; null if the run did not reach that evaluation.
  * @param {(at: number) => unknown} scoreAt
  * @param {number} last
  */
@@ -47,7 +49,7 @@ function heldOut(scoreAt, last) {
 }
 
 /**
- * Reads what bench/peers/trl/timed.py wrote. A step of TRL is an update; `updates` of them are one of our steps.
+ * Reads what bench/peers/trl/timed.py wrote. A step of TRL is one update; `updates` of them correspond to one step of webgrpo.
  * @param {Line[]} lines
  * @param {{ seed: number, steps: number, updates: number }} run
  * @returns {Omit<Run, 'usage'>}
@@ -71,7 +73,7 @@ export function readTrl(lines, { seed, steps, updates }) {
 }
 
 /**
- * Reads metrics.jsonl of our run.
+ * Reads metrics.jsonl of a webgrpo run.
  * @param {Line[]} lines
  * @param {{ seed: number, steps: number }} run
  * @returns {Omit<Run, 'usage'>}
@@ -94,7 +96,7 @@ export function readOurs(lines, { seed, steps }) {
 }
 
 /**
- * Mean over seeds, with the lowest and the highest value behind it.
+ * Returns the mean over seeds as text, followed by the lowest and the highest value.
  * @param {(number | null | undefined)[]} values
  * @param {number} digits
  */
@@ -111,7 +113,7 @@ const MB = 1e6;
 const share = (rewards, from, to) => mean(rewards.slice(from, to));
 
 /**
- * Returns a cell: the spread of a value over the runs of a side.
+ * Returns a function that makes a table cell: mean and range of a value over the runs of one side.
  * @param {(run: Run) => number | null | undefined} of
  * @param {number} digits
  * @returns {(side: Side) => string}
@@ -139,7 +141,7 @@ const ROWS = [
 ];
 
 /**
- * The table that docs/lab/performance.md has.
+ * Returns the table of docs/lab/performance.md.
  * @param {Results} results
  */
 export function besideTrlTable({ name, steps, sides }) {

@@ -49,7 +49,7 @@ function stamp(root) {
 }
 
 /**
- * Keeps the current bundle and the two newest others, which other processes may still be running.
+ * Keeps the current bundle and the two newest others, because other processes may still be running them.
  * @param {string} cache
  * @param {string} current
  */

@@ -19,7 +19,7 @@ import { needsShell } from './say.mjs';
  */
 
 const MODULE_WORKER = "new Worker(new URL('./engine.worker.js', import.meta.url), { type: 'module' })";
-/** For bundlers without support for workers: the worker is a second entry. */
+/** For bundlers that cannot bundle workers: the worker's script is a second entry. */
 const SECOND_ENTRY = "new Worker('./engine.worker.js', { type: 'module' })";
 
 const ENTRIES = "{ main: './src/main.js', 'engine.worker': './src/engine.worker.js' }";
@@ -87,7 +87,7 @@ export const BUNDLERS = {
 };
 
 /**
- * Creates a project with the page, our tarball and the bundlers' packages.
+ * Creates a project with the test page, the tarball of webgrpo, and the bundler's packages.
  * @param {{ root: string, folder: string, tarball: string, packages: string[] }} options
  */
 export function installProject({ root, folder, tarball, packages }) {
@@ -96,14 +96,14 @@ export function installProject({ root, folder, tarball, packages }) {
   writeFileSync(join(folder, 'src', 'engine.worker.js'), "import 'webgrpo/worker';\n");
   const quiet = ['--no-audit', '--no-fund', '--prefer-offline', '--ignore-scripts'];
   run('npm', ['install', ...quiet, tarball, ...packages], folder);
-  // Copied from the checkout, so that test page and source cannot diverge.
+  // The page is copied from the checkout, so that it cannot diverge from the source.
   const source = readFileSync(join(root, 'test', 'e2e', 'bundled', 'main.js'), 'utf8');
   writeFileSync(join(folder, 'main.source.js'), source);
 }
 
 /**
- * Builds the page in a project of `installProject`. Returns the folder to serve. Throws with the bundler's output on an error, and on a
- * warning if the bundler can be configured for that.
+ * Builds the page in a project that `installProject` created. Returns the folder to serve. Throws with the bundler's output on an error,
+ * and on a warning if the bundler can be configured for that.
  * @param {string} name
  * @param {string} folder
  * @param {string} [home] folder whose node_modules contains the bundler; default: `folder`
@@ -148,7 +148,7 @@ export function pack(root, folder) {
 const TYPES = { '.html': 'text/html', '.js': 'text/javascript', '.json': 'application/json', '.css': 'text/css' };
 
 /**
- * Serves a folder like development servers do: an unknown path returns the page. Returns its address and `close`.
+ * Serves a folder like development servers do: requests for unknown paths get the page. Returns its address and `close`.
  * @param {string} folder
  */
 export async function serveFolder(folder) {

@@ -15,7 +15,7 @@ export function findChromium(env = process.env) {
   return chosenChromium(env);
 }
 
-/** Finds or installs a Chromium, for the tests and, without a hardware GPU, for its software adapter. */
+/** Finds or installs a Chromium. Tests use it, and on a machine without a hardware GPU also its software adapter. */
 export function ensureChromium() {
   const found = findChromium();
   if (found) return found;
@@ -29,7 +29,8 @@ export function ensureChromium() {
 /** Installs Debian's Chromium on Debian. Elsewhere installs Playwright's build if it can be downloaded, otherwise the distribution's. */
 function installChromium() {
   if (isDebian() && aptInstall('chromium', 'libvulkan1')) return;
-  // Without its system packages first: on a machine that cannot download, this fails before anything is installed.
+  // First try without system packages (--with-deps): on a machine that cannot download a Chromium, this fails before system packages are
+  // installed.
   const patience = process.env.PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT ?? '10000';
   const env = { PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT: patience };
   if (runLoud('npx', ['playwright', 'install', 'chromium'], { env, errors: false })) {

@@ -1,8 +1,11 @@
-/** Content Security Policies of our pages: they limit what a page can run and load, so that text from a run or a model stays text. */
+/**
+ * Content Security Policies of webgrpo's pages: they limit what a page can run and load, so that text from a run or a model is never
+ * executed.
+ */
 
 import { createHash } from 'node:crypto';
 
-/** Rules of all pages: no frames, plugins, forms or other base. Styles can be inline, because charts set them. */
+/** Rules of all pages: no frames, plugins, forms or `base` elements. Inline styles are allowed, because charts set them. */
 const COMMON = "default-src 'none'; style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 /**
@@ -14,7 +17,7 @@ export const withReportPolicy = (html) => withPolicy(html, `${COMMON}; img-src d
 /**
  * Adds the policy of the page in one file, which has no server.
  * @param {string} html
- * @param {string} [scripts] more sources of scripts, after a blank
+ * @param {string} [scripts] additional sources of scripts, starting with a blank
  */
 export const withFilePolicy = (html, scripts = '') =>
   withPolicy(
@@ -24,8 +27,9 @@ export const withFilePolicy = (html, scripts = '') =>
   );
 
 /**
- * Vite plugin: adds the page's policy. It allows its own scripts, workers and files, and models from any host, because users name hosts.
- * When the page opens, it restricts its connections further, depending on a room in its address (demo/state/address/room.ts).
+ * Vite plugin: adds the page's policy. The policy allows the page's own scripts, workers and files, and models from any host, because users
+ * can name hosts. When the page opens, it restricts its connections further, depending on a room in its address
+ * (demo/state/address/room.ts).
  * @returns {import('vite').Plugin}
  */
 export function pagePolicy() {
@@ -54,7 +58,7 @@ const withPolicy = (html, policy) =>
   );
 
 /**
- * Returns the hashes of the inline scripts of a page.
+ * Returns the policy's hashes of the inline scripts in a page.
  * @param {string} html
  */
 function hashes(html) {

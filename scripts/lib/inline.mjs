@@ -1,4 +1,7 @@
-/** Imports code as a string: workers, which then start in a page and in Node alike, and pages that need no other file. */
+/**
+ * Vite plugin that imports bundled code as a string: workers, which then start in a page and in Node alike, and pages that consist of one
+ * file.
+ */
 
 import { existsSync, readFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
@@ -7,7 +10,7 @@ import { withReportPolicy } from './contentPolicy.mjs';
 /** @typedef {import('vite').InlineConfig} InlineConfig */
 
 /**
- * Maps the query after a file's name in an import to the function that returns its text.
+ * Maps the query of an import, such as `?inline-worker`, to the function that returns the bundled text of the file.
  * @type {Record<string, (file: string) => Promise<string>>}
  */
 const BUNDLERS = { '?inline-worker': bundleWorker, '?inline-page': bundlePage };
@@ -49,7 +52,8 @@ const COMMON = {
 };
 
 /**
- * Removes import.meta.url, because text has no address. Vite would also embed a file again for each `new URL(file, import.meta.url)`.
+ * Removes import.meta.url, because a script that is started from text has no address. Vite would also embed a file again for each `new
+ * URL(file, import.meta.url)`.
  * @type {import('vite').Plugin}
  */
 const noAddress = {
@@ -91,7 +95,7 @@ export async function bundlePage(file, { plugins = [], policy = withReportPolicy
   };
   const page = textOf(basename(file))
     .replace(/<script type="module"[^>]* src="\.\/([^"]+)"><\/script>/, (_, path) => {
-      // The script must not contain the end tag of its own element.
+      // The embedded script must not contain `</script>`, which would end its element.
       return `<script type="module">${textOf(path).replaceAll('</script', '<\\/script')}</script>`;
     })
     .replace(/<link rel="stylesheet"[^>]* href="\.\/([^"]+)">/, (_, path) => `<style>${textOf(path)}</style>`);

@@ -7,7 +7,7 @@ import { ROOT } from '../setup.mjs';
 const LESSONS = join(ROOT, 'demo', 'lessons');
 
 /**
- * Returns the HTML files of the contents, of all lessons and of the pages for a class, by the name of their folder.
+ * Returns the HTML files of the contents page, of all lessons and of the pages for a class, by folder name.
  * @returns {Record<string, string>}
  */
 export const lessonPages = () =>
@@ -35,7 +35,7 @@ export function lessons() {
   });
 }
 
-/** Returns the list of the contents page. */
+/** Returns the list of lessons for the contents page, as HTML. */
 const lessonList = () =>
   `<ol class="contents">${lessons()
     .map(
@@ -44,7 +44,10 @@ const lessonList = () =>
     )
     .join('')}</ol>`;
 
-/** Returns the link from a lesson to the one after it, and from the last one to the questions; '' for another page. @param {string} folder */
+/**
+ * Returns the link from a lesson to the next one, or from the last lesson to the questions; '' for pages that are not lessons.
+ * @param {string} folder
+ */
 function nextLink(folder) {
   const all = lessons();
   const at = all.findIndex((one) => one.folder === folder);
@@ -58,7 +61,7 @@ function nextLink(folder) {
 
 /**
  * Returns a schedule without the rows of lessons that do not exist. Start times are computed from the rows that remain.
- * @param {string} rows lines of "minutes | numbers of lessons | what", without numbers for what needs no lesson
+ * @param {string} rows lines of "minutes | numbers of lessons | activity". The numbers are empty for an activity that needs no lesson
  */
 function schedule(rows) {
   const exist = new Set(lessons().map(({ number }) => `${number}`));

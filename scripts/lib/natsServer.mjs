@@ -6,7 +6,7 @@ import { aptInstall, asRoot } from './apt.mjs';
 import { thisSystem } from './requirements.mjs';
 import { say } from './say.mjs';
 
-/** Returns true if a nats-server is installed. Installs one if apt-get can. */
+/** Returns true if a nats-server is installed. Otherwise tries to install one with apt-get. */
 export function ensureNatsServer({ hasApt } = thisSystem()) {
   if (natsServerPath()) return true;
   if (!hasApt) return false;

@@ -19,7 +19,7 @@ export function takesNode(version) {
 /**
  * Throws SetupError if Node is too old or the install fails.
  * @param {string} root
- * @param {{ dev: boolean }} which true: also those for tests and benchmarks
+ * @param {{ dev: boolean }} which dev: true = also packages for tests and benchmarks
  */
 export function ensurePackages(root, { dev }) {
   const { node } = process.versions;

@@ -7,7 +7,7 @@ import { type DocumentedKey, keyDocs } from '../../src/grpo/config/keys.ts';
 import { TRAIN_SCHEMA } from '../../src/grpo/config/schema/index.ts';
 import { SFT_SCHEMA } from '../../src/grpo/config/sftSchema.ts';
 
-/** The fields of a valibot schema that are read here. A pipe has the fields of its first schema, which describes the input. */
+/** The fields of a valibot schema that this file reads. A pipe has the fields of its first schema, which describes the input. */
 interface Shape {
   type: string;
   wrapped?: Shape;
@@ -31,7 +31,7 @@ export function printedInputs(): string {
   ].join('\n\n');
 }
 
-/** Returns one interface for the schema and one for each part in it. @param prefix of the names of parts */
+/** Returns one interface for the schema and one for each part in it. @param prefix prefix of the names of parts */
 function interfaces(schema: v.GenericSchema, root: string, prefix: string): string[] {
   const docs = new Map(keyDocs(schema).map((doc) => [doc.path, comment(doc)]));
   const walk = (name: string, { type, entries = {} }: Shape, path: string): string[] => {

@@ -102,7 +102,7 @@ export function stringsOf(source, file) {
     else if (!PROGRAM.test(raw)) found.push({ file, number: source.slice(0, start).split('\n').length, text });
     end = at;
   };
-  /** Reads a template whose backtick was read. Strings in its `${}` are texts of their own. */
+  /** Reads the rest of a template after its first backtick. Strings in its `${}` count as separate texts. */
   const template = () => {
     const start = at;
     for (; at < source.length && source[at] !== '`'; at++) {
@@ -234,7 +234,7 @@ function outsideCode(docs) {
   });
 }
 
-/** @param {Line[]} docs @returns {Map<string, Set<string>>} anchors of each file's headings, as GitHub makes them */
+/** @param {Line[]} docs @returns {Map<string, Set<string>>} anchors of the headings in each file, as GitHub generates them */
 function anchorsOf(docs) {
   /** @type {Map<string, Set<string>>} */
   const anchors = new Map();
@@ -257,7 +257,7 @@ function anchorsOf(docs) {
 }
 
 /**
- * Links to a file or folder that does not exist, or to a heading that its page does not have.
+ * Returns links to a file or folder that does not exist, or to a heading that its page does not have.
  * @param {Line[]} docs lines of whole files, in order
  * @param {(path: string) => boolean} exists
  * @returns {Line[]}
@@ -278,7 +278,7 @@ export function brokenLinks(docs, exists) {
 }
 
 /**
- * Blocks of neighbouring lines that belong together: a comment, a paragraph.
+ * Joins neighbouring lines that belong together, such as a comment or a paragraph.
  * @param {Line[]} lines
  * @returns {Line[]} one per block: its first line, with the text of all
  */
@@ -313,7 +313,7 @@ export function proseLines(docs) {
 }
 
 /**
- * A choice of `count` lines that depends on the seed alone.
+ * Returns `count` of the lines, chosen at random by the seed.
  * @param {Line[]} lines
  * @param {number} count
  * @param {number} seed

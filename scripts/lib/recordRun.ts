@@ -9,7 +9,7 @@ import * as tasks from '../../src/tasks/index.ts';
 
 const text = readFileSync('demo/lessons/3-run/run.js', 'utf8');
 
-/** Returns the steps of a run, without its tries. */
+/** Returns the steps of a run without their tries. */
 export async function run(options: LoopOptions, onStep: (step: LoopStep) => void): Promise<void> {
   await installWebGpu();
   const checkpoint = await readCheckpoint('checkpoints/reverse-text');

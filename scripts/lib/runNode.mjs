@@ -11,8 +11,8 @@ const SENT = ['SIGTERM', 'SIGHUP'];
 
 /**
  * Resolves to the exit code, or 128 + the number of the signal that ended the child. The terminal sends Ctrl-C and its own closing to the
- * child too, so this process only waits. A signal that is sent to this process alone is forwarded. A child that receives a signal twice
- * counts it once.
+ * child too, so this process only waits. A signal that is sent to this process alone is forwarded. If a signal reaches the child both ways,
+ * the child counts it once.
  * @param {string} file
  * @param {string[]} args
  * @param {{ env?: Record<string, string>, cwd?: string }} options

@@ -3,11 +3,8 @@
 import { spawn } from 'node:child_process';
 
 /**
- * @typedef {object} TimedRun
- * @property {boolean} ok
- * @property {string} output '' if it was shown immediately
- * @property {number} seconds
- * @property {number | undefined} cpu of the process and all awaited processes below it; undefined if no shell reports it
+ * @typedef {object} TimedRun @property {boolean} ok @property {string} output '' if the output was shown immediately @property {number}
+ * seconds @property {number | undefined} cpu of the process and all awaited processes below it; undefined if no shell reports it
  */
 
 /**

@@ -10,7 +10,7 @@ export function say(line) {
   process.stderr.write(`setup: ${line}\n`);
 }
 
-/** A failure that the user can act on, shown without a stack. Exit code 2 if the user's input is wrong, otherwise 1. */
+/** An error that the user can resolve. It is printed without a stack. Exit code 2 if the user's input is wrong, otherwise 1. */
 export class SetupError extends Error {
   /** @override */
   name = 'SetupError';
@@ -52,7 +52,7 @@ export const needsShell = (command, platform = process.platform) =>
 export const messageOf = (error) => (error instanceof Error ? error.message : String(error));
 
 /**
- * Ends the process with the message of a SetupError. Rethrows any other error, because it is our bug and needs its stack.
+ * Ends the process with the message of a SetupError. Rethrows any other error, because that is a bug in webgrpo, and its stack is needed.
  * @param {unknown} error
  * @returns {never}
  */

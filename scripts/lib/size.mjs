@@ -127,7 +127,7 @@ export async function gzipBytesOf(entry) {
 }
 
 /**
- * Returns a line for each size, and whether all limits hold.
+ * Returns a line of text for each size, and true if all sizes are within their limits.
  * @param {{ library: string, page?: string }} built the library's entry, and the folder of the built page
  */
 export async function checkSizes({ library, page }) {

@@ -12,9 +12,9 @@ import { ROOT } from '../setup.mjs';
  */
 
 const FILE = join(ROOT, 'test', 'seconds.json');
-/** A file is reported if it takes this many times its stored share. */
+/** A test file is reported if its share of the stage's time is more than this many times its stored share. */
 const FACTOR = 3;
-/** Smaller shares of a stage are not reported, because they vary by chance and cost little. */
+/** Shares of a stage below this one are not reported, because they vary by chance and cost little. */
 const LEAST_SHARE = 0.03;
 
 /** @returns {Times} */
@@ -30,7 +30,7 @@ export const storeTimes = (times) =>
 const total = (/** @type {Record<string, number>} */ files) => Object.values(files).reduce((a, b) => a + b, 0);
 
 /**
- * Files that took more than three times their stored share of their stage. A file without a stored time has the share 0.
+ * Returns the test files that took more than three times their stored share of their stage. The stored share of a new file is 0.
  * @param {Times} times of complete stages
  * @param {Times} [stored]
  * @returns {Overrun[]}

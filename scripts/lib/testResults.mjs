@@ -18,7 +18,8 @@ import { relative } from 'node:path';
 const read = (/** @type {string} */ file) => JSON.parse(readFileSync(file, 'utf8'));
 
 /**
- * Counts a check without tests of its own as one test. A runner that ended before it wrote its results counts as one failure.
+ * Counts a check that is not a test runner, such as lint, as one test. A runner that ended before it wrote its results counts as one
+ * failure.
  * @type {Count}
  */
 export const fromExitCode = (_, ok) => ({ passed: ok ? 1 : 0, failed: ok ? 0 : 1, skipped: 0 });
@@ -38,14 +39,14 @@ export function fromPlaywright(file, ok) {
 }
 
 /**
- * A file that failed to load has no failed test, but the stage must fail.
+ * Returns the number of failures: at least one if the stage failed. A test file that failed to load has no failed test.
  * @param {number} failed
  * @param {boolean} ok
  */
 const atLeastOne = (failed, ok) => (ok ? failed : Math.max(1, failed));
 
 /**
- * Returns the seconds of every test file of a stage; empty for a stage without test files.
+ * Returns the seconds of every test file of a stage; [] for a stage without test files.
  * @param {string} resultFile
  * @param {string} root
  * @returns {{ file: string, seconds: number }[]}
@@ -73,7 +74,7 @@ function suiteMs({ suites = [], specs = [] }) {
 }
 
 /**
- * Returns the failures of a stage, each with the first line of its message; empty for a stage without tests of its own.
+ * Returns the failures of a stage, each with the first line of its message; [] for a stage that is not a test runner.
  * @param {string} resultFile
  * @param {string} root
  * @returns {Failure[]}
@@ -105,7 +106,7 @@ function suiteFailures({ suites = [], specs = [] }, file) {
   return [...own, ...suites.flatMap((suite) => suiteFailures(suite, file))];
 }
 
-/** Terminal colours in messages of test runners. */
+/** Matches terminal colours in the messages of test runners. */
 const COLOURS = new RegExp(`${String.fromCharCode(27)}\\[[0-9;]*m`, 'g');
 
 /**

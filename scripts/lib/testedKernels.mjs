@@ -24,7 +24,7 @@ function printedKernels(file) {
   return Object.entries(texts).map(([name, code]) => ({ name, code }));
 }
 
-/** Names of test files about families of kernels, and about properties of many kernels. */
+/** Names of test files that cover families of kernels, or properties of many kernels. */
 const FAMILIES = ['matmul', 'attention', 'shaderCompiler', 'pack_unpack', 'halfKernels', 'halfModel', 'rowGrid'];
 
 /**
@@ -41,8 +41,8 @@ export function kernelTestFiles(words) {
 }
 
 /**
- * Returns one paragraph about a stage. Each line of `file` is the label of a pipeline: the kernel's name, # and its number.
- * src/gpu/halves.ts numbers variants with 16-bit floats from 2^20.
+ * Returns a paragraph about the kernels that a stage of tests did not run. Each line of `file` is the label of a pipeline: the kernel's
+ * name, # and its number. src/gpu/halves.ts numbers variants with 16-bit floats from 2^20.
  * @param {string} stage
  * @param {string} file
  */

@@ -6,23 +6,23 @@ import { parseArgs } from 'node:util';
 import { InputError } from '../errors.ts';
 
 export interface FlagSpec {
-  /** Placeholder of the value in --help. A flag without it is a switch. */
+  /** Placeholder of the flag's value in --help. A flag without a placeholder takes no value. */
   value?: string;
-  /** The flag can be given several times; its values are then in `lists`. */
+  /** True if the flag can be given several times. Its values are then in `ParsedArgs.lists`. */
   repeatable?: true;
   help: string;
 }
 
 export interface ParsedArgs {
-  /** Words that are neither flags nor overrides, mostly file names. */
+  /** Arguments that are neither flags nor overrides, mostly file names. */
   positionals: string[];
   overrides: string[];
   flags: Record<string, string | boolean | undefined>;
-  /** Values of repeatable flags, in order. */
+  /** Values of repeatable flags, in the order of the command line. */
   lists?: Record<string, string[]>;
 }
 
-/** Parses arguments. Throws InputError for an unknown flag or a missing value. */
+/** Parses the arguments of one command. Throws InputError for an unknown flag or a missing value. */
 export function readArgs(args: readonly string[], specs: Record<string, FlagSpec>): ParsedArgs {
   const options = Object.fromEntries(
     Object.entries(specs).map(([name, { value, repeatable = false }]) => [
@@ -64,7 +64,7 @@ function parse(args: readonly string[], options: Record<string, { type: 'string'
   }
 }
 
-/** Returns the option nearest to a mistyped one; undefined if more than half of its letters differ. */
+/** Returns the known option with the smallest edit distance from a mistyped one; undefined if over half of its letters would change. */
 function nearestOption(mistyped: string, known: readonly string[]): string | undefined {
   const letters = (option: string) => option.replace(/^--/, '').toLowerCase();
   const cost = (option: string) => distance(letters(mistyped), letters(option)) / letters(option).length;

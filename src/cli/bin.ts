@@ -3,9 +3,9 @@
 
 import { main } from './main.ts';
 
-// If a terminal was closed or a reader such as head has ended, output is lost but the run continues.
+// The run continues without its output if the terminal was closed, or if the reader of a pipe (such as head) has ended.
 for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
 
 const code = await main(process.argv.slice(2));
-// Dawn's threads would keep the process alive, so exit after the output is flushed.
+// Dawn's threads would keep the process alive, so exit explicitly once the output is flushed.
 process.stdout.write('', () => process.exit(code));

@@ -1,16 +1,18 @@
 /**
- * Finds an installed Chromium, the switches that give it WebGPU, and the SwiftShader that is shipped with it: a Vulkan driver that runs on
- * the CPU. Plain Node without packages, because the set-up of a checkout runs it before anything is installed.
+ * Finds an installed Chromium, the command-line switches that enable WebGPU in it, and the SwiftShader shipped with it (a Vulkan driver
+ * that runs on the CPU). Uses only Node's own modules, because the set-up of a checkout runs this file before packages are installed.
  */
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 
-/** Chromium 156 loads the pages of its address bar's popup in every window, which takes more processor time than this project's page. */
+/**
+ * Features of Chromium 156 that load the pages of the address bar's popup in every window, which takes more processor time than our page.
+ */
 const POPUP = ['WebUIOmniboxPopup', 'WebUIOmniboxAimPopup'];
 
-/** Features that Playwright disables itself. Our switch must repeat them, because the last one wins. */
+/** Features that Playwright disables. Chromium obeys only the last --disable-features, so ours must repeat Playwright's list. */
 const DISABLED_BY_PLAYWRIGHT = [
   'AvoidUnnecessaryBeforeUnloadCheckSync',
   'DestroyProfileOnBrowserClose',
@@ -27,7 +29,7 @@ const DISABLED_BY_PLAYWRIGHT = [
   'PreconnectToSearch',
 ];
 
-/** Switches for every launch by Playwright. */
+/** Chromium switches for every launch by Playwright. */
 export const CHROMIUM_ARGS = [
   '--no-sandbox',
   '--enable-unsafe-webgpu', // otherwise headless Chromium hides its software adapter
@@ -99,18 +101,18 @@ function systemChromiums() {
 }
 
 /**
- * Returns the SwiftShader driver description in a Chromium's folder, or ''.
+ * Returns the path of the SwiftShader driver's JSON file in a Chromium's folder; '' if not found.
  * @param {string} chromium
  */
 export function swiftShaderBeside(chromium) {
   if (!chromium) return '';
-  // Linux distributions start Chromium by a script in another folder.
+  // Linux distributions start Chromium by a script that is in another folder than the program.
   const folders = [dirname(chromium), '/usr/lib/chromium', '/opt/google/chrome'];
   return folders.map((folder) => join(folder, 'vk_swiftshader_icd.json')).find((path) => existsSync(path)) ?? '';
 }
 
 /**
- * Returns true if the Vulkan loader finds a driver description whose library exists, in the folders that it searches on Linux.
+ * Returns true if a folder that the Vulkan loader searches on Linux has the JSON file of a driver whose library exists.
  * @param {NodeJS.ProcessEnv} env
  */
 export function hasVulkanDriver(env) {
@@ -136,8 +138,9 @@ export function hasVulkanDriver(env) {
 }
 
 /**
- * Returns true if the library of a driver description exists, or if the loader must search for it.
- * @param {string} folder @param {string} name
+ * Returns true if the library that a Vulkan driver's JSON file names exists, or if the loader must search for the library.
+ * @param {string} folder
+ * @param {string} name
  */
 function hasLibrary(folder, name) {
   try {

@@ -3,23 +3,26 @@
 import type { FlagSpec, ParsedArgs } from './args.ts';
 
 export interface Command {
-  /** One line for the list of commands. */
+  /** One line that describes the command in the list of `webgrpo help`. */
   summary: string;
   /** Example command lines for `webgrpo <command> --help`, without "webgrpo". */
   usage: string[];
   flags: Record<string, FlagSpec>;
-  /** Printed below the usage. */
+  /** Text that --help prints below the usage. */
   details?: () => string;
-  /** Runs the command. Resolves to an exit code other than 0 if the failure was already reported: 1 for failed, or STOPPED_EXIT_CODE. */
+  /**
+   * Runs the command. Resolves to an exit code other than 0 if a failure was already reported: 1 = failed, STOPPED_EXIT_CODE = stopped by a
+   * signal.
+   */
   run(args: ParsedArgs, io: Output): Promise<number | void>;
 }
 
-/** Standard output: text for people, or with --json one JSON object and nothing else. */
+/** Standard output of a command: text for people, or with --json exactly one JSON object. */
 export interface Output {
   json: boolean;
-  /** Prints the result for a program; only with --json. */
+  /** Prints the result as JSON; does nothing without --json. */
   result(value: unknown): void;
-  /** Prints the result for people; only without --json. */
+  /** Prints text for people; does nothing with --json. */
   text(text: string): void;
 }
 

@@ -8,12 +8,12 @@ import { InputError } from '../errors.ts';
 
 const SCHEMAS = { train: TRAIN_SCHEMA, sft: SFT_SCHEMA };
 
-/** A key, and the command whose YAML has it. */
+/** A config key, and the command whose YAML has this key. */
 interface CommandKey extends DocumentedKey {
   command: string;
 }
 
-/** Returns the keys of all configs, of one command's, or of the named part. Throws InputError for a part without keys. */
+/** Returns the keys of all configs, of one command's config, or below one section of it. Throws InputError for a section without keys. */
 export function configText(part?: string): { text: string; keys: CommandKey[] } {
   const all = Object.entries(SCHEMAS).flatMap(([command, schema]) =>
     keyDocs(schema).map((key): CommandKey => ({ command, ...key })),
@@ -41,13 +41,13 @@ export function configMarkdown(): string {
     'For anyone who writes a YAML or an override. Here you can look up what a key does, its default and what is allowed.',
     '',
     'Printed from the schemas by `npm run -s webgrpo -- config --markdown`. Any key can be set on the command line as `actor.optim.lr=1e-4`. Unknown',
-    "keys are errors. If the default is empty, the reason says what absence means. The column verl has the key's path in verl 0.9, and is empty if verl",
+    "keys are errors. If the default is empty, the column `why` says what a missing key means. The column verl has the key's path in verl 0.9, and is empty if verl",
     "has no such key. TRL's names: [from-trl-verl.md](from-trl-verl.md).",
     '',
-    `A count may be up to 2^31, but of ${Object.entries(MOST)
-      .map(([unit, most]) => `${unit} up to ${most}`)
-      .join(', ')}: far`,
-    'above the largest runs that are published, and below what would hang. A step can have at most 1048576 samples.',
+    `Largest allowed counts: ${Object.entries(MOST)
+      .map(([unit, most]) => `${unit} ${most}`)
+      .join(', ')}, other units 2^31. These limits are far`,
+    'above the largest published runs; a run with larger counts would hang. A step can have at most 1048576 samples.',
     '',
     '## Training: `webgrpo train`',
     ...table(keyDocs(TRAIN_SCHEMA), true),
@@ -77,12 +77,12 @@ function showDefault(key: DocumentedKey): string {
   return key.default === undefined ? '' : JSON.stringify(key.default);
 }
 
-/** Formats a name as code; an empty cell for undefined. */
+/** Formats a name as Markdown code; '' for undefined. */
 const named = (text: string | undefined) => (text === undefined ? '' : `\`${text}\``);
 
 const unit = (key: DocumentedKey) => (key.unit === '' ? '' : ` (${key.unit})`);
 
-/** Returns docs/reference/from-trl-verl.md: our keys next to their names in verl and TRL. */
+/** Returns docs/reference/from-trl-verl.md: a table of our keys and their names in verl and TRL. */
 export function peersMarkdown(): string {
   const known = new Set(keyDocs(TRAIN_SCHEMA).map(({ path }) => path));
   const rows = PEER_NAMES.filter(({ key }) => known.has(key)).map(
@@ -91,7 +91,7 @@ export function peersMarkdown(): string {
   return [
     '# From TRL, from verl',
     '',
-    'For users of TRL or verl who know the name of a setting there. Here you can look up its name here, and what differs.',
+    'For users of TRL or verl who know the name of a setting there. Here you can look up the name of the same setting in webgrpo, and what differs.',
     '',
     'Printed by `npm run -s webgrpo -- config --peers` from the names in the schema (`src/grpo/config/schema/`): verl 0.9.0, TRL 1.10. `webgrpo export` writes',
     'by these names, and hints at unknown keys read them. An empty cell means that the other trainer has no such setting. What each key does, and its',

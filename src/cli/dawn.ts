@@ -8,12 +8,12 @@ import { InputError, NoAdapterError } from '../errors.ts';
 import { currentIo } from './process/io.ts';
 import { chosenChromium, hasVulkanDriver, swiftShaderBeside } from './chromium.mjs';
 
-/** Exported so that it stays reachable: Dawn crashes if this object is collected. */
+/** The GPU object of Dawn. Kept in a module variable because Dawn crashes if this object is garbage-collected. */
 export let dawn: GPU | undefined;
 
 /**
- * Returns 'on' if Dawn checks every index that a kernel accesses, as browsers always do. Set by `WEBGRPO_ROBUSTNESS`. Throws InputError for
- * a value other than on or off.
+ * Returns 'on' if Dawn checks every index that a kernel accesses, as browsers always do. The environment variable `WEBGRPO_ROBUSTNESS` sets
+ * it. Throws InputError for a value other than on or off.
  */
 export function robustness(): 'on' | 'off' {
   const asked = currentIo().env['WEBGRPO_ROBUSTNESS'] || 'on';
@@ -24,8 +24,8 @@ export function robustness(): 'on' | 'off' {
 }
 
 /**
- * Installs Dawn as `navigator.gpu`, once. Throws NoAdapterError if the package is not installed or finds no adapter, InputError for an
- * invalid `WEBGRPO_ROBUSTNESS`.
+ * Installs Dawn as `navigator.gpu`; later calls do nothing. Throws NoAdapterError if the package "webgpu" is not installed or finds no
+ * adapter, InputError for an invalid `WEBGRPO_ROBUSTNESS`.
  */
 export async function installDawn(): Promise<void> {
   const isRobust = robustness() === 'on';
@@ -41,12 +41,12 @@ export async function installDawn(): Promise<void> {
   await requestAdapter();
 }
 
-/** Every GPU object that was created. See `dawn`. */
+/** All GPU objects that were created, so that none is garbage-collected (see `dawn`). */
 export const made: GPU[] = [];
 
 /**
- * Creates Dawn on a hardware GPU, or on the Vulkan driver that the user selected. Otherwise uses the SwiftShader of an installed Chromium,
- * as the set-up of a checkout does. Vulkan reads the variable when an instance is created, so a second instance uses the value set here.
+ * Creates Dawn on a hardware GPU, or on the Vulkan driver that the user selected. Without either, selects the SwiftShader of an installed
+ * Chromium by VK_ICD_FILENAMES, which Vulkan reads when an instance is created, and creates a second instance.
  */
 async function withDriver(create: () => GPU): Promise<GPU> {
   const make = async () => {
@@ -59,7 +59,7 @@ async function withDriver(create: () => GPU): Promise<GPU> {
   checkDrivers(env, true);
   const isChosen = env['VK_ICD_FILENAMES'] ?? env['VK_DRIVER_FILES'];
   const icd = process.platform === 'linux' && !isChosen ? swiftShaderBeside(chosenChromium(env)) : '';
-  // Without any driver Dawn would print the Vulkan loader's warnings, although SwiftShader works.
+  // If no driver is installed, a first instance would only print warnings of the Vulkan loader, so SwiftShader is used immediately.
   const first = icd && !hasVulkanDriver(env) ? undefined : await make();
   if (first && !first.adapter) checkDrivers(env);
   if (first && (first.isHardware || !icd)) return first.gpu;
@@ -71,8 +71,8 @@ async function withDriver(create: () => GPU): Promise<GPU> {
 }
 
 /**
- * Throws NoAdapterError that names the variable if it names a driver's file that cannot be read. Vulkan ignores such a file.
- * @param ifAll true to allow them beside files that can be read
+ * Throws NoAdapterError if VK_DRIVER_FILES or VK_ICD_FILENAMES names a file that cannot be read, because Vulkan ignores such a file.
+ * @param ifAll true to throw only if none of the named files can be read
  */
 export function checkDrivers(env: NodeJS.ProcessEnv, ifAll = false): void {
   const named = ['VK_DRIVER_FILES', 'VK_ICD_FILENAMES'].flatMap((name) =>
@@ -98,12 +98,15 @@ function isReadable(file: string): boolean {
   }
 }
 
-/** Returns the maximum number of bytes that a device of this machine can bind, to plan memory before a device exists. Throws NoAdapterError. */
+/** Returns the largest buffer binding of this machine's adapter, in bytes, to plan memory before a device exists. Throws NoAdapterError. */
 export async function adapterBindingBytes(): Promise<number> {
   return bindingBytes((await requestAdapter()).limits);
 }
 
-/** Returns the bytes that a device can hold, if that is known: a software adapter uses the memory of the machine. Throws NoAdapterError. */
+/**
+ * Returns the memory of the device in bytes: the machine's memory for a software adapter, otherwise Infinity (unknown). Throws
+ * NoAdapterError.
+ */
 export async function adapterMemory(): Promise<number> {
   const { info, features } = await requestAdapter();
   return summaryOf(info, features).isSoftware ? totalmem() : Infinity;
@@ -112,8 +115,8 @@ export async function adapterMemory(): Promise<number> {
 const REST_MS = 0.2;
 
 /**
- * Makes this thread sleep between Dawn's polls. While a result is awaited, Dawn's Node binding polls continuously on this thread, but a
- * software adapter needs the same cores. Other due work still runs between polls.
+ * Makes this thread sleep between Dawn's polls. While a buffer is being mapped, Dawn's Node binding polls on this thread without a pause,
+ * and so takes a core from a software adapter. Timers and other work of the event loop still run between two polls.
  */
 function restWhileWaiting(): void {
   const cell = new Int32Array(new SharedArrayBuffer(4));
@@ -127,8 +130,8 @@ function restWhileWaiting(): void {
 }
 
 /**
- * Calls `rest` once per turn of the event loop while any work is in flight. Only one loop runs: a step requests its next result before the
- * loop notices that the last one arrived, and several loops would multiply the pauses.
+ * Calls `rest` once per turn of the event loop while any work is in flight. There is only one loop: a training step requests its next
+ * result before the loop sees that the last one has arrived, so a loop per request would add up the pauses.
  */
 export function restLoop(rest: () => void): { begin: () => void; end: () => void } {
   let waiting = 0;

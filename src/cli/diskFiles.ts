@@ -1,4 +1,4 @@
-/** Files and folders on a disk. Writes are atomic, and each error is one clear message. */
+/** Files and folders on a disk. Writes are atomic. Errors of the system become messages for users. */
 
 import { createHash, randomBytes } from 'node:crypto';
 import * as promises from 'node:fs/promises';
@@ -6,13 +6,16 @@ import { basename, dirname, join } from 'node:path';
 import { InputError } from '../errors.ts';
 import type { FileSystem, FolderFiles } from '../runs/fileSystem.ts';
 
-/** The file operations used here. The campaign replaces them by ones that fail. */
+/** The functions of node:fs/promises used here. The fault campaign (campaign/) passes functions that fail. */
 export type FsOperations = Pick<
   typeof promises,
   'mkdir' | 'open' | 'readdir' | 'readFile' | 'rename' | 'rm' | 'stat' | 'statfs'
 >;
 
-/** Names next to `.NAME.xxxxxxxx` that a killed process leaves. See `FileSystem.writeFolder`. */
+/**
+ * Names of old checkpoint folders (`.step-N.old`) that a killed process can leave behind, in addition to temporary names
+ * (`.NAME.xxxxxxxx`). See `FileSystem.writeFolder`.
+ */
 const OLD = /^\.(step-\d+)\.old$/;
 const TEMPORARY = /^\..+\.[0-9a-f]{8}$/;
 const HASHED_AT_ONCE = 4 << 20;
@@ -21,7 +24,7 @@ const temporaryFor = (path: string): string =>
   join(dirname(path), `.${basename(path)}.${randomBytes(4).toString('hex')}`);
 const oldOf = (path: string): string => join(dirname(path), `.${basename(path)}.old`);
 
-/** Returns the disk as the file system of run folders. */
+/** Returns a `FileSystem` for run folders on the local disk. */
 export function diskFiles(fs: FsOperations = promises): FileSystem {
   const stat = async (path: string) => {
     try {
@@ -33,7 +36,10 @@ export function diskFiles(fs: FsOperations = promises): FileSystem {
   };
   const exists = async (path: string) => (await stat(path)) !== undefined;
 
-  /** Runs the writer of `path`. An error of the system becomes a message that states the number of bytes. */
+  /**
+   * Runs `write`, which writes `path`. A system error becomes a message; if the disk is full, the message states `bytes`, the number
+   * needed.
+   */
   async function writing(path: string, bytes: number, write: () => Promise<void>): Promise<void> {
     try {
       await write();
@@ -52,7 +58,7 @@ export function diskFiles(fs: FsOperations = promises): FileSystem {
     }
   }
 
-  /** Syncs a folder, because a rename survives a power failure only then. Windows does not sync folders. */
+  /** Syncs a folder, because otherwise a power failure can undo a rename in it. Not on Windows, which cannot sync folders. */
   async function syncFolder(path: string): Promise<void> {
     if (process.platform === 'win32') return;
     const folder = await fs.open(path, 'r');
@@ -63,7 +69,7 @@ export function diskFiles(fs: FsOperations = promises): FileSystem {
     }
   }
 
-  /** Runs `make` on a temporary path, then `place` to move it. A temporary path that was not placed is deleted. */
+  /** Calls `make` with a temporary path, then `place` to move this path to its final name. If either fails, deletes the temporary path. */
   async function viaTemporary(
     path: string,
     make: (temporary: string) => Promise<void>,
@@ -74,7 +80,7 @@ export function diskFiles(fs: FsOperations = promises): FileSystem {
       await make(temporary);
       await place(temporary);
     } catch (error) {
-      // The error above matters more. If this deletion fails, `tidy` deletes the path later.
+      // An error of this deletion is ignored in favour of `error`. `tidy` deletes the path later.
       await fs.rm(temporary, { recursive: true, force: true }).catch(() => undefined);
       throw error;
     }
@@ -125,13 +131,13 @@ export function diskFiles(fs: FsOperations = promises): FileSystem {
     },
     size: async (path) => {
       const found = await stat(path);
-      // Reading a pipe could wait forever, and a folder has no bytes.
+      // Only regular files have a size here: reading a pipe could wait forever, and a folder has no bytes.
       if (found?.isFile() === false) throw new InputError(`${path} is not a file. Give a folder of files.`);
       return found?.size;
     },
     async read(path, begin, end) {
       try {
-        // Reading a device such as /dev/zero never ends.
+        // Reading a device such as /dev/zero would never end.
         if ((await stat(path))?.isCharacterDevice()) throw new InputError(`Cannot read ${path}: it is a device.`);
         if (begin === undefined || end === undefined) return await fs.readFile(path);
         return await readRange(fs, path, begin, end);
@@ -228,7 +234,7 @@ async function freeBytes(fs: FsOperations, path: string): Promise<number | undef
   }
 }
 
-/** Error codes that mean that a file does not exist. */
+/** System error codes for a file that does not exist. */
 const ABSENT = ['ENOENT', 'ENOTDIR', 'ENAMETOOLONG'];
 
 const FULL: Record<string, string> = { ENOSPC: 'the disk is full', EDQUOT: 'the quota of the disk is used up' };
@@ -258,8 +264,8 @@ const REASONS: Record<string, string> = {
 const codeOf = (error: unknown): string => String((error as NodeJS.ErrnoException | undefined)?.code);
 
 /**
- * Converts an error of the system to a message. If the disk is nearly full, the message states the bytes needed and the free bytes. Returns
- * other errors unchanged.
+ * Converts a system error to an InputError. If the disk is full, its message states the bytes needed and the bytes that are free. Returns
+ * an error with an unknown code unchanged.
  */
 async function diskError(
   fs: FsOperations,
@@ -283,7 +289,7 @@ async function diskError(
   return new InputError(`Cannot ${verb} ${path}: ${REASONS[code]}. ${beside}`.trim(), cause);
 }
 
-/** Lists the other names in the folder, to help with a mistyped one. */
+/** Returns a sentence with the names that the folder of `path` does have, to help with a mistyped name. */
 async function neighbours(fs: FsOperations, path: string): Promise<string> {
   const folder = dirname(path);
   const names = await fs.readdir(folder).catch(() => undefined);

@@ -1,4 +1,6 @@
-/** Files kept between runs: kernel tables and downloaded models, under `WEBGRPO_CACHE` or in the user's cache folder. */
+/**
+ * Cache on disk, shared by all runs: timed kernel variants and downloaded models. It is in `WEBGRPO_CACHE`, or in the user's cache folder.
+ */
 
 import { mkdir, open } from 'node:fs/promises';
 import { homedir } from 'node:os';
@@ -13,10 +15,10 @@ export function modelCache(env: NodeJS.ProcessEnv = currentIo().env): string {
   return join(env['XDG_CACHE_HOME'] || join(homedir(), '.cache'), 'webgrpo', 'models');
 }
 
-/** Stores tables of timed kernels, next to the models. */
+/** Returns the store of timed kernel variants, a folder next to the downloaded models. */
 export const tuningStore = (): FileStore => diskStore(join(modelCache(), 'kernels'));
 
-/** Returns a store of files in a folder, by name. */
+/** Returns a store whose files are in `folder`. */
 export function diskStore(folder: string): FileStore {
   return {
     ...folderFiles(folder),

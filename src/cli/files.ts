@@ -1,4 +1,4 @@
-/** Reads files by the names that users give. Each error says what the user can do. */
+/** Reads and writes files that users name. Every error says what the user can do. */
 
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -8,18 +8,18 @@ import type { CheckpointFiles } from '../model/checkpoint/sourceFiles.ts';
 import { filesIn, type FileSystem } from '../runs/fileSystem.ts';
 import { diskFiles } from './diskFiles.ts';
 
-/** The disk as the file system of run folders. */
+/** The local disk, as the `FileSystem` of run folders. */
 export const disk: FileSystem = diskFiles();
 
-/** Writes a file atomically: to a temporary name, synced, renamed. Creates folders. Throws InputError. */
+/** Writes a file atomically: writes a temporary file, syncs it and renames it. Creates missing folders. Throws InputError. */
 export const writeWhole = (path: string, content: string | Uint8Array): Promise<void> => disk.write(path, content);
 
 /** Returns the bytes of a file. Throws InputError if it cannot be read. */
 export const readBytes = (path: string): Promise<Uint8Array> => disk.read(shippedPath(path));
 
 /**
- * Returns the path, or, if nothing exists there, the same path in this package. Recipes name each other and their models relative to the
- * package's root, so an installed command line finds them from any folder.
+ * Returns `path` if it exists; otherwise, for configs/ and checkpoints/, the same path inside this package if that exists. Shipped recipes
+ * name their models relative to the package, so the installed command finds them from any working folder.
  */
 export function shippedPath(path: string): string {
   if (existsSync(path) || !/^(configs|checkpoints)[\\/]/.test(path)) return path;
@@ -44,7 +44,7 @@ export async function readText(path: string): Promise<string> {
 const AS_LINES =
   'Write its rows as JSON, one object per line: pandas does it by to_json(path, orient="records", lines=True).';
 
-/** Formats that are given instead of text, each with a remedy and the bytes at its start. */
+/** Formats that users often give instead of text: what the error says about them, and the first bytes by which they are recognised. */
 const FORMATS: readonly (readonly [kind: string, remedy: string, magic: readonly number[]])[] = [
   ['a Parquet file', AS_LINES, [0x50, 0x41, 0x52, 0x31]],
   ['an Arrow file', AS_LINES, [0x41, 0x52, 0x52, 0x4f, 0x57, 0x31]],
@@ -55,7 +55,7 @@ const FORMATS: readonly (readonly [kind: string, remedy: string, magic: readonly
   ['UTF-16 text', 'Save it as UTF-8.', [0xfe, 0xff]],
 ];
 
-/** Returns the parsed file. Throws InputError if it is missing, is not UTF-8 text, or is not JSON. */
+/** Returns the value of a JSON file. Throws InputError if the file is missing, is not UTF-8 text, or is not JSON. */
 export async function readJsonFile(path: string): Promise<unknown> {
   const text = await readText(path);
   try {
@@ -65,10 +65,10 @@ export async function readJsonFile(path: string): Promise<unknown> {
   }
 }
 
-/** Returns the files of a folder, readable in parts. */
+/** Returns the files of a checkpoint folder, which can be read in parts. */
 export const folderFiles = (folder: string): CheckpointFiles => filesIn(disk, folder);
 
-/** A GGUF file in parts; errors name it by its path. */
+/** Returns a GGUF file that can be read in parts. Its errors contain the path. */
 export const ggufFile = (path: string): CheckpointFiles => ({
   gguf: path,
   size: (name) => disk.size(name),

@@ -22,12 +22,12 @@ export const IMPORT_FLAG: Record<string, FlagSpec> = {
   },
 };
 
-/** Argument of the module's default function, for modules that cannot import the library. */
+/** Passed to the default function of an `--import` module, for modules that cannot import 'webgrpo'. */
 const LIBRARY = { registerPolicyLoss, registerAdvantage, registerRecipe, registerAgentLoop, defineLoss };
 
 type Register = (library: typeof LIBRARY) => unknown;
 
-/** Calls a module's default function. An error that it throws says that the module is at fault. */
+/** Calls the default function of an `--import` module. If the function throws, the error names the module. */
 async function registerBy(file: string, register: Register): Promise<void> {
   try {
     await register(LIBRARY);
@@ -39,12 +39,12 @@ async function registerBy(file: string, register: Register): Promise<void> {
   }
 }
 
-/** Files that have registered something. Node runs a module only once. */
+/** Files that have been imported successfully. Node runs a module only once, so a later import of the same file registers nothing. */
 const registering = new Set<string>();
 
 /**
- * Loads modules, which register by `import { registerAgentLoop } from 'webgrpo'` or by a default function, which is called with the
- * same functions. Throws InputError for a missing file, or one that registers nothing.
+ * Imports the files of `--import`. A module registers by calls such as registerAgentLoop of 'webgrpo', or by a default function that
+ * receives these functions as its argument. Throws InputError if a file is missing or registers nothing.
  */
 export async function importModules(files: readonly string[]): Promise<void> {
   for (const file of files) {
@@ -61,9 +61,9 @@ export async function importModules(files: readonly string[]): Promise<void> {
 }
 
 /**
- * Returns the default export of a user's module, which runs with the user's rights.
- * @param setting name of the setting in errors
- * @param remedy end of the error's sentence: what to write if the export is missing
+ * Imports a user's module, with the user's rights, and returns its default export, a function. Throws InputError.
+ * @param setting setting that names the module, for errors
+ * @param remedy last sentence of the error for a missing export: what to write in the module
  */
 export async function defaultFunction(
   setting: string,
@@ -81,7 +81,10 @@ async function importGiven(setting: string, file: string): Promise<{ default?: u
   return load(path, `${setting} ${file}`);
 }
 
-/** Returns the reward that is a module's default function. Throws InputError. @param setting name of the setting in errors */
+/**
+ * Returns the default function of a user's module as a reward. Throws InputError.
+ * @param setting setting that names the module, for errors
+ */
 export async function importReward(setting: string, file: string): Promise<Task['reward']> {
   const reward = (await defaultFunction(
     setting,
@@ -91,7 +94,7 @@ export async function importReward(setting: string, file: string): Promise<Task[
   return async (sample) => scored(await reward(sample));
 }
 
-/** Imports a module. If it does not parse or throws while it loads, the error says that the module is at fault. */
+/** Imports a module. If the module has a syntax error or throws while it loads, the error names the module. */
 async function load(path: string, what: string): Promise<{ default?: unknown }> {
   try {
     return (await importFile(path)) as { default?: unknown };
@@ -108,7 +111,7 @@ async function load(path: string, what: string): Promise<{ default?: unknown }> 
 /** True for the name of a TypeScript file. */
 export const isTypeScript = (path: string): boolean => /\.[cm]?ts$/.test(path);
 
-/** Imports a module of a user. TypeScript is read by Node, from 22.18 on, or by the user's own bundler. */
+/** Imports a module of a user. TypeScript is run by Node itself (from 22.18 on), or compiled by the bundler that the user has installed. */
 export async function importFile(path: string): Promise<unknown> {
   const load = (file: string) => import(/* @vite-ignore */ pathToFileURL(file).href) as Promise<unknown>;
   if (!isTypeScript(path) || stripsTypes()) return load(path);
@@ -121,10 +124,10 @@ export async function importFile(path: string): Promise<unknown> {
   }
 }
 
-/** True if Node reads TypeScript itself, from 22.18 on. */
+/** True if Node runs TypeScript without a compiler, as it does from 22.18 on. */
 const stripsTypes = (): boolean => Boolean((process.features as { typescript?: unknown }).typescript);
 
-/** Returns JavaScript of one TypeScript file, for a sandbox. */
+/** Returns the JavaScript of a TypeScript file, for the sandbox. */
 export async function stripped(path: string): Promise<string> {
   const { stripTypeScriptTypes: strip } = process.getBuiltinModule('node:module') as {
     stripTypeScriptTypes?: (code: string) => string;
@@ -137,7 +140,10 @@ interface Bundler {
   build?: (options: object) => Promise<{ outputFiles: { text: string }[] }>;
 }
 
-/** Returns JavaScript of a TypeScript module and its imported files, by the user's own rolldown or esbuild. Packages stay imports. */
+/**
+ * Bundles a TypeScript module and the files that it imports into JavaScript, with the user's own rolldown or esbuild. Imports of packages
+ * are not bundled.
+ */
 async function bundled(path: string): Promise<string> {
   const { rolldown } = await installed('rolldown', path);
   if (rolldown) {

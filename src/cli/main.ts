@@ -1,7 +1,7 @@
 /**
- * Runs every command in the caller's process. Standard output has the result (with --json exactly one JSON object), standard error the
- * progress. Exit codes: 0 = done, 1 = the run failed, 2 = bad input, 3 = stopped by a signal and saved. 128 + the signal's number, in a
- * shell: ended immediately by a signal.
+ * Runs every command in the process of the caller. Prints the result on standard output (with --json exactly one JSON object) and the
+ * progress on standard error. Exit codes: 0 = done, 1 = the run failed, 2 = bad input, 3 = stopped by a signal and saved. If a signal ended
+ * the process immediately, a shell reports 128 + the signal's number.
  */
 
 import { version } from '../../package.json';
@@ -108,7 +108,7 @@ async function dispatch([name, ...rest]: readonly string[], stdout: Io['stdout']
   return (await command.run(args, outputOf(args.flags['json'] === true))) ?? 0;
 }
 
-/** Returns the command of a name. Throws InputError that names the nearest command. */
+/** Returns the command with this name. Throws InputError that suggests the most similar name. */
 function commandOf(name: string): Command {
   if (Object.hasOwn(COMMANDS, name)) return COMMANDS[name];
   throw new InputError(
@@ -125,7 +125,7 @@ function outputOf(json: boolean): Output {
   };
 }
 
-/** Replaces NaN and Infinity, which JSON does not have, by null explicitly. */
+/** Replaces NaN and Infinity, which JSON does not have, by null. */
 const nullForNonFinite = (_key: string, value: unknown) =>
   typeof value === 'number' && !Number.isFinite(value) ? null : value;
 
@@ -135,7 +135,7 @@ const SENTENCES = [NoAdapterError, DeviceLostError, FolderGoneError, NotFiniteEr
 const isForTheUser = (error: unknown): boolean =>
   isBadInput(error) || SENTENCES.some((kind) => isA<unknown>(error, kind));
 
-/** Returns the message of an error that a user can act on. Returns the stack of any other error, because it is our bug. */
+/** Returns the message of an error that a user can correct. For any other error, a bug of this program, returns the stack trace. */
 function wordsOf(error: unknown): string {
   if (isForTheUser(error)) return oneLine(describe(error));
   const bug = `This is a bug in webgrpo ${version}: please report it with the lines above and the command.`;

@@ -1,6 +1,6 @@
 /**
- * Opens `task.module` on the command line: a file, a package or an address. Files and packages run like our own code, addresses in a
- * sandbox.
+ * Opens the task that `task.module` names on the command line: a file, an installed package or a URL. Files and packages run unsandboxed
+ * with the user's rights, modules of a URL in a sandbox.
  */
 
 import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
@@ -19,7 +19,7 @@ export interface ModuleConfig {
   options: Readonly<Record<string, unknown>>;
 }
 
-/** Returns the module's task. Throws InputError that says why the module has no task. */
+/** Opens the module and returns its task. Throws InputError that says why the module has no task. */
 export async function openModule(config: ModuleConfig, limits: IsolatedLimits): Promise<Task> {
   const { module, isolated, options } = config;
   if (isUrl(module)) {
@@ -34,7 +34,7 @@ export async function openModule(config: ModuleConfig, limits: IsolatedLimits): 
   return isolated ? isolatedTask(sourceOf(path), options, limits) : trustedTask(module, path, options);
 }
 
-/** Returns the file of a path, relative to the working folder, or of a package installed there. */
+/** Returns the module's file: a path relative to the working folder, or the entry of a package that is installed there. */
 function modulePath(module: string): string {
   const path = resolve(module);
   const isPath = /^\.{0,2}[\\/]/.test(module) || path === module || /\.[cm]?[jt]s$/.test(module);
@@ -43,7 +43,7 @@ function modulePath(module: string): string {
   return packageFile(module);
 }
 
-/** Returns the file that `import "name"` in the working folder would load. */
+/** Returns the file that `import "name"` would load in the working folder. */
 function packageFile(name: string): string {
   const [, folder, rest] = /^((?:@[^/]+\/)?[^/]+)(\/.*)?$/.exec(name) ?? [];
   for (let at = process.cwd(); folder !== undefined; at = dirname(at)) {
@@ -76,7 +76,7 @@ function targetOf(target: unknown): string | undefined {
   return fitting.map(([, found]) => targetOf(found)).find((found) => found !== undefined);
 }
 
-/** Returns the sources for a sandbox: files of the module's own folder and its subfolders. */
+/** Returns the source of a module for the sandbox, which can read only files in the module's folder and its subfolders. */
 function sourceOf(path: string) {
   const file = realpathSync(path);
   const root = pathToFileURL(dirname(file) + sep).href;
@@ -90,7 +90,7 @@ function sourceOf(path: string) {
   return { entry: pathToFileURL(file).href, root, read };
 }
 
-/** Loads a module as `--import` does, without a sandbox. */
+/** Loads a module without a sandbox, as `--import` does. */
 async function trustedTask(name: string, path: string, options: ModuleConfig['options']): Promise<Task> {
   const refuse = (error: unknown): never => {
     const [line] = describe(error).split('\n');

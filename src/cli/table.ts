@@ -1,6 +1,6 @@
 /** Formats tables for a terminal. */
 
-/** Aligns columns: the first to the left, the others to the right. */
+/** Aligns the columns of a table: the first column to the left, all others to the right. */
 export function aligned(rows: readonly string[][]): string {
   const widths = rows[0].map((_, c) => Math.max(...rows.map((cells) => cells[c].length)));
   return rows

@@ -1,4 +1,4 @@
-/** Chooses the adapter of a device, and returns its name and its features. */
+/** Chooses a device's adapter, and describes it: its name and its features. */
 
 import { NoAdapterError } from '../errors.ts';
 
@@ -6,22 +6,22 @@ export interface AdapterSummary {
   vendor: string;
   architecture: string;
   description: string;
-  /** True if it runs on the CPU: correct, but slow. */
+  /** True if the adapter is software that runs on the CPU: correct, but slow. */
   isSoftware: boolean;
-  /** Smallest and largest subgroup size; 0 without the feature. */
+  /** Smallest and largest subgroup size; 0 without the WebGPU feature "subgroups". */
   subgroupSize: number;
   subgroupMaxSize: number;
   features: string[];
 }
 
-/** Largest bytes of a buffer that can be bound completely; a multiple of 256. */
+/** Maximum size in bytes of a buffer that can be bound completely; a multiple of 256. */
 export const bindingBytes = ({
   maxStorageBufferBindingSize,
   maxBufferSize,
 }: Pick<GPUSupportedLimits, 'maxStorageBufferBindingSize' | 'maxBufferSize'>): number =>
   Math.floor(Math.min(maxStorageBufferBindingSize, maxBufferSize) / 256) * 256;
 
-/** True if the adapter that `openAdapter` would choose has 16-bit floats in shaders. */
+/** True if the adapter that `openAdapter` would choose supports 16-bit floats in shaders. */
 export async function offersHalves(): Promise<boolean> {
   const adapter = await globalThis.navigator?.gpu?.requestAdapter({ powerPreference: 'high-performance' });
   return adapter?.features.has('shader-f16') ?? false;
@@ -42,7 +42,7 @@ export async function requestAdapter(): Promise<GPUAdapter> {
   return adapter;
 }
 
-/** Opens an adapter, and a device with all of its features that kernels use. Throws NoAdapterError. */
+/** Opens an adapter, and a device on it with all features that kernels use. Throws NoAdapterError. */
 export async function openAdapter(): Promise<{ device: GPUDevice; summary: AdapterSummary }> {
   const adapter = await requestAdapter();
   const wanted: GPUFeatureName[] = ['shader-f16', 'subgroups', 'timestamp-query'];
@@ -59,7 +59,7 @@ export async function openAdapter(): Promise<{ device: GPUDevice; summary: Adapt
   return { device, summary: summaryOf(adapter.info, device.features) };
 }
 
-/** Returns the name and the features of an adapter that the engine uses. */
+/** Returns the name of an adapter, and those of its features that the engine uses. */
 export function summaryOf(info: GPUAdapterInfo, features: GPUSupportedFeatures): AdapterSummary {
   const { vendor, architecture, description } = info;
   const isSoftware = info.isFallbackAdapter || /swiftshader|llvmpipe|lavapipe/i.test(architecture + description);

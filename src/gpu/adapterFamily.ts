@@ -1,12 +1,13 @@
-/** Kind of an adapter, for kernels that have one variant per kind. */
+/** Kinds of adapters, for kernels that have one variant per kind. */
 
 import type { AdapterSummary } from './device.ts';
 
 /**
- * four, eight   software adapters whose subgroups are all of 4 (SwiftShader) or of 8 (lavapipe): their registers spill
- * to a stack, so tiles are large, and the lanes of a subgroup load together wide          subgroups of 8 lanes and
- * more: hardware GPUs none          no subgroups, or smaller ones on hardware (older phones), whose registers do not
- * hold a large tile
+ * Kind of an adapter:
+ * - four, eight: software adapters whose subgroups all have 4 lanes (SwiftShader) or 8 (lavapipe). Their registers spill to a stack, so
+ *   tiles are large, and the lanes of a subgroup share their loads.
+ * - wide: hardware GPUs, whose subgroups have 8 lanes or more.
+ * - none: adapters without subgroups, or hardware with smaller ones (older phones), whose registers do not hold a large tile.
  */
 export type AdapterFamily = 'four' | 'eight' | 'wide' | 'none';
 
@@ -20,6 +21,6 @@ export function adapterFamily({ isSoftware, subgroupSize, subgroupMaxSize }: Ada
   return subgroupSize >= 8 ? 'wide' : 'none';
 }
 
-/** Number of lanes that load together and exchange the loaded values. */
+/** Number of lanes of a subgroup that share their loads and exchange the loaded values; 0 = none. */
 export const sharingLanes = (adapter: AdapterTraits): 0 | 4 | 8 => SHARING[adapterFamily(adapter)];
 const SHARING = { four: 4, eight: 8, wide: 0, none: 0 } as const;

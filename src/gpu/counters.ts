@@ -1,10 +1,10 @@
-/** Counts of what a device has created so far. A steady-state step changes only dispatches, submits and mappedBytes. */
+/** Counters of a device since it was opened. A step in steady state changes only dispatches, submits and mappedBytes. */
 export interface GpuCounters {
-  /** Existing buffers, for views and for read-backs. */
+  /** Number of existing buffers, those for read-backs included. */
   buffers: number;
   /** Bytes of all buffers. */
   bytes: number;
-  /** Part of `bytes` for read-backs and uploads. */
+  /** Bytes of the buffers for read-backs and uploads; a part of `bytes`. */
   stagingBytes: number;
   pipelines: number;
   bindGroups: number;

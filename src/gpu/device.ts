@@ -22,10 +22,10 @@ export type { AdapterSummary } from './adapter.ts';
 export type { GpuCounters } from './counters.ts';
 export type { View } from './view.ts';
 
-/** Milliseconds to wait for a loss of the device, after it has rejected a call. */
+/** After the device has rejected a call, milliseconds to wait for it to report its loss. */
 const REASON_MS = 200;
 
-/** A byte range of a view, in multiples of 4. */
+/** A byte range of a view. Offset and length are multiples of 4. */
 interface Range {
   view: View;
   offset: number;
@@ -33,23 +33,22 @@ interface Range {
 }
 
 interface GpuOptions {
-  /** Maximum number of bytes to allocate; VRAM itself cannot be queried. */
+  /** Maximum number of bytes of all buffers. The size of VRAM itself cannot be queried. */
   maxBytes?: number;
-  /** Largest buffer of weights; more weights are split into several buffers. Default: the device's binding limit. */
+  /** Maximum size of a buffer of weights in bytes. More weights are split into several buffers. Default: the device's binding limit. */
   maxArenaBytes?: number;
 }
 
 /**
- * Owns a GPUDevice, its buffers and its recorded work; sizes are in bytes. Allocating throws RangeError for a buffer
- * that the device cannot bind and OutOfMemoryError above the cap. An error of the device is thrown by the next call and
- * all later calls (GpuError, OutOfMemoryError, DeviceLostError). The buffers then have undefined contents, so a new
- * device must be used.
+ * Owns a GPUDevice, its buffers and its recorded work; sizes are in bytes. Allocating throws RangeError for a buffer that the device cannot
+ * bind, and OutOfMemoryError if all buffers together would exceed `maxBytes`. An error of the device is thrown by the next call and all
+ * later calls (GpuError, OutOfMemoryError, DeviceLostError). The buffers then have undefined contents, so a new device must be used.
  */
 export class Gpu {
   readonly device: GPUDevice;
   readonly adapter: AdapterSummary;
   readonly counters = newCounters();
-  /** Largest buffer for weights, gradients or moments; a multiple of 256. */
+  /** Maximum size of a buffer for weights, gradients or moments in bytes; a multiple of 256. */
   readonly maxArenaBytes: number;
   readonly #maxBytes: number;
   readonly #pipelines: Pipelines;
@@ -113,7 +112,7 @@ export class Gpu {
     return asHalves(this.buffer(label, n * 2));
   }
 
-  /** Returns a part of a view, for arenas. Offsets must be multiples of 256 bytes. */
+  /** Returns a view of a part of a view, such as a tensor in an arena. Offsets must be multiples of 256 bytes. */
   slice(view: View, offset: number, bytes: number): View {
     if (offset % 256 !== 0 || offset + bytes > view.bytes)
       throw new RangeError(
@@ -123,7 +122,7 @@ export class Gpu {
     return view.half ? asHalves(part) : part;
   }
 
-  /** Frees the buffer of a view, and every bind group that can hold it. */
+  /** Frees the buffer of a view, and drops all cached bind groups, because they can hold it. */
   free(view: View): void {
     this.#submitPending();
     this.#bindGroups.clear();
@@ -132,7 +131,7 @@ export class Gpu {
     view.buffer.destroy();
   }
 
-  /** Writes host data to the device. Work recorded earlier still reads the old contents. */
+  /** Writes data from the host to the device. Work that was recorded earlier still reads the old contents. */
   write(view: View, data: Float32Array | Uint32Array | Int32Array, elementOffset = 0): void {
     if (elementOffset * 4 + data.byteLength > view.bytes)
       throw new RangeError(
@@ -143,7 +142,7 @@ export class Gpu {
     this.device.queue.writeBuffer(view.buffer, view.offset + elementOffset * 4, data as Float32Array<ArrayBuffer>);
   }
 
-  /** Stores data in host memory, from where `copy` copies it to the device; `freeUpload` frees it. */
+  /** Stores data in host memory. `copy` can copy the returned view to the device, and `freeUpload` frees it. */
   upload(label: string, data: ArrayBuffer): View {
     this.#expectRoom(label, data.byteLength);
     this.#throwIfFailed();
@@ -156,22 +155,22 @@ export class Gpu {
     this.#staging.free(buffer);
   }
 
-  /** Copies from device to device, in recorded order. */
+  /** Records a copy from device to device, in order with other work. */
   copy(from: View, to: View, bytes = Math.min(from.bytes, to.bytes), fromOffset = 0, toOffset = 0): void {
     this.#endPass();
     this.#encode().copyBufferToBuffer(from.buffer, from.offset + fromOffset, to.buffer, to.offset + toOffset, bytes);
     this.counters.copiedBytes += bytes;
   }
 
-  /** Sets a view to zero, in recorded order. */
+  /** Records setting a view to zero, in order with other work. */
   clear(view: View): void {
     this.#endPass();
     this.#encode().clearBuffer(view.buffer, view.offset, view.bytes);
   }
 
   /**
-   * Records `groups` workgroups of a kernel, folded over x and y. Uses the variant for halves if a bound view has
-   * halves. Work runs at the next flush or read, in order.
+   * Records `groups` workgroups of a kernel, folded over x and y. Uses the kernel's variant for halves if a bound view has halves. The work
+   * runs at the next flush or read, in the recorded order.
    */
   dispatch<R extends string, W extends string, P extends string>(
     plain: Kernel<R, W, P>,
@@ -191,7 +190,8 @@ export class Gpu {
     this.#pass.setPipeline(pipeline);
     this.#pass.setBindGroup(0, bindGroup, [offset]);
     const max = 65535; // the limit maxComputeWorkgroupsPerDimension of every device
-    // The fold must be the same in all runs of one size. Kernels compute their index as wg.y * grid.x + wg.x.
+    // All runs of a kernel with the same number of workgroups must fold it in the same way. Kernels compute their index as wg.y * grid.x +
+    // wg.x.
     this.#pass.dispatchWorkgroups(Math.min(groups, max), Math.ceil(groups / max));
     this.counters.dispatches++;
   }
@@ -202,7 +202,7 @@ export class Gpu {
     this.#submitPending();
   }
 
-  /** Flushes, waits, and copies views to the CPU. This is slow: call it once per step, not once per layer. */
+  /** Submits recorded work, waits for it, and copies views to the host. This is slow: call it once per step, not once per layer. */
   async read(...views: View[]): Promise<ArrayBuffer[]> {
     return this.readRanges(views.map((view) => ({ view, offset: 0, bytes: view.bytes })));
   }
@@ -215,13 +215,13 @@ export class Gpu {
     );
   }
 
-  /** Reads ranges of buffers, as `readRanges` does, and returns them concatenated. */
+  /** Like `readRanges`, but returns the bytes of all ranges in one buffer. */
   async readTogether(parts: Range[]): Promise<ArrayBuffer> {
     const [all] = await this.#readRanges(parts, [parts.reduce((sum, { bytes }) => sum + bytes, 0)]);
     return all;
   }
 
-  /** @param pieces bytes of each returned ArrayBuffer */
+  /** @param pieces size of each returned ArrayBuffer in bytes */
   async #readRanges(parts: Range[], pieces: number[]): Promise<ArrayBuffer[]> {
     this.#throwIfFailed();
     const total = parts.reduce((sum, p) => sum + p.bytes, 0);
@@ -260,17 +260,14 @@ export class Gpu {
     this.#timer = undefined;
   }
 
-  /** Counts later passes under `label`; undefined = they are not timed. Has no effect without `startTimer`. */
+  /** Adds the time of later passes to `label`; undefined = later passes are not timed. Has no effect without `startTimer`. */
   timeAs(label: string | undefined): void {
     if (!this.#timer || this.#timer.label === label) return;
     this.#endPass();
     this.#timer.label = label;
   }
 
-  /**
-   * Like `read`, but also returns the milliseconds of labelled passes since the last call; undefined without
-   * `startTimer`.
-   */
+  /** Like `read`, but also returns the GPU milliseconds of labelled passes since the last call; undefined without `startTimer`. */
   async readTimed(...views: View[]): Promise<{ data: ArrayBuffer[]; times?: Record<string, number> }> {
     const timer = this.#timer;
     if (!timer) return { data: await this.read(...views) };
@@ -286,35 +283,34 @@ export class Gpu {
     return new Float32Array((await this.read(view))[0]);
   }
 
-  /** Waits until everything submitted has run. */
+  /** Waits until all submitted work has run. */
   async idle(): Promise<void> {
     this.flush();
     await this.#orReason(this.device.queue.onSubmittedWorkDone());
     this.#throwIfFailed();
   }
 
-  /** Compiles a pipeline before its first use, off the critical path. */
+  /** Compiles a kernel's pipeline before its first use, off the critical path. */
   async prepare(kernel: Kernel, overrides?: Record<string, number>): Promise<void> {
     await this.#orReason(this.#pipelines.prepare(kernel, overrides));
   }
 
   /**
-   * Like `prepare`, but starts after the next read-back or when `compiling` is read, because SwiftShader compiles one
-   * at a time.
+   * Like `prepare`, but compiles after the next read-back or when `compiling` is read, because SwiftShader compiles one kernel at a time.
    */
   prepareLater(kernels: Kernel[]): void {
     this.#pipelines.prepareLater(kernels);
   }
 
   /**
-   * Like `prepareLater`, but waits until other kernels have done `work` in place of these, as `standIn` counts it. `compiling` does not
-   * wait for them.
+   * Like `prepareLater`, but compiles a kernel only after other kernels have done `work` in its place, as `standIn` counts it. `compiling`
+   * does not wait for these kernels.
    */
   prepareOnceWorth(kernels: Kernel[], work: number): void {
     this.#pipelines.prepareOnceWorth(kernels, work);
   }
 
-  /** Counts `work` that another kernel did in place of `kernel`. See `prepareOnceWorth`. */
+  /** Counts `work` that another kernel did in place of `kernel`; see `prepareOnceWorth`. */
   standIn(kernel: Kernel, work: number): void {
     this.#pipelines.standIn(kernel, work);
   }
@@ -325,8 +321,7 @@ export class Gpu {
   }
 
   /**
-   * Settles when all kernels of `prepare` and `prepareLater` are compiled; undefined if they are already. Rejects if
-   * one does not compile.
+   * Settles when all kernels of `prepare` and `prepareLater` are compiled. Undefined if none is waiting. Rejects if one does not compile.
    */
   get compiling(): Promise<unknown> | undefined {
     return this.#pipelines.compiling && this.#orReason(this.#pipelines.compiling);
@@ -351,7 +346,7 @@ export class Gpu {
     if (this.#failure) throw this.#failure;
   }
 
-  /** Returns the result of `asked`. If it rejects, rejects with the device's error instead. */
+  /** Returns the result of the promise `asked`. If the promise rejects, rejects with the device's own error instead. */
   async #orReason<T>(asked: Promise<T>): Promise<T> {
     return asked.catch(async (error: unknown) => {
       throw await this.#reason(error);

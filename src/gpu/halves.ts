@@ -1,7 +1,7 @@
 /**
- * Buffers of 16-bit floats, and variants of kernels that read and write them. WGSL marks a buffer that can hold halves
- * by its element type, a name: `alias Act = f32;` (or vec4f). Values are converted to f32 when loaded and to `Act` when
- * stored. With another type on that one line, the same kernel works on halves; it still computes in f32.
+ * Buffers of 16-bit floats, and variants of kernels that read and write them. In WGSL, the element type of a buffer that can hold halves is
+ * an alias: `alias Act = f32;` (or vec4f). Values are converted to f32 when loaded and to `Act` when stored. With another type in the
+ * alias, the same kernel works on halves. It still computes in f32.
  */
 
 import type { View } from './view.ts';
@@ -12,8 +12,8 @@ let nextId = 1 << 20; // above the ids that defineKernel assigns
 const made = new WeakMap<Kernel, Map<number, Kernel>>();
 
 /**
- * Returns the kernel for these buffers; the kernel itself if none of them has halves. Throws for halves that it does
- * not support.
+ * Returns the variant of a kernel for these buffers: the kernel itself if none of them has halves. Throws if the kernel does not support
+ * halves in one of these buffers.
  */
 export function forHalves(kernel: Kernel, buffers: Readonly<Record<string, Pick<View, 'half'>>>): Kernel {
   let mask = 0;
@@ -28,7 +28,7 @@ export function forHalves(kernel: Kernel, buffers: Readonly<Record<string, Pick<
   return found;
 }
 
-/** Returns the WGSL with every binding in `mask` (by its index in `kernel.bindings`) changed to halves. */
+/** Returns the kernel's WGSL with halves in every binding of the bit mask `mask`. Bit i is `kernel.bindings[i]`. */
 function halved(kernel: Kernel, mask: number): string {
   const types = new Map<string, boolean>();
   kernel.bindings.forEach(({ name }, i) => {
@@ -51,13 +51,13 @@ function halved(kernel: Kernel, mask: number): string {
 const aliasOf = (type: string) => new RegExp(`\\balias ${type} = (f32|vec4f);`);
 
 /**
- * Operands of a product that can be halves: activations to activations, activations to the residual stream (and
- * logits), a weight, a weight's gradient.
+ * Operands of a matrix product that can be halves together. In order: activations to activations, activations to the residual stream (or
+ * logits), only a weight, only activations (for a weight's gradient).
  */
 const FORMS = [['a', 'b', 'y'], ['a', 'b'], ['b'], ['a']];
 const FORWARD_FORMS = 2;
 
-/** Returns the half variants of products and attention that a model on halves uses. */
+/** Returns the variants for halves of matrix products and attention that a model in float16 uses. */
 export function halfForms(kernels: Kernel[], training: boolean): Kernel[] {
   const forms = FORMS.slice(0, training ? undefined : FORWARD_FORMS);
   return kernels.flatMap((kernel) => {

@@ -1,11 +1,11 @@
 /**
- * A kernel = one WGSL text, with the names and types that TypeScript expects. The text is a file in kernels/, or
- * generated there for a shape.
+ * A kernel: a WGSL text, together with the names and types that TypeScript expects in it. The text is a file in kernels/, or is printed by
+ * code there for a shape.
  *
- * Only the WGSL numbers bindings. The wrapper names them, and `defineKernel` compares the two without a GPU; for a
- * file, when the module loads. So a renamed, added, re-typed or re-ordered binding fails every unit test instead of
- * reading the wrong buffer. test/unit/kernel.test.ts compares what this file reads out of each WGSL text with a full
- * parser's result. That parser is not used here, because its 64 kB are a third of a page's download.
+ * Numbers of bindings are only in the WGSL. The wrapper in src/gpu/ops names the bindings, and `defineKernel` compares the two without a
+ * GPU when the wrapper's module loads. So a renamed, added, re-typed or re-ordered binding fails every unit test instead of reading the
+ * wrong buffer. test/unit/kernel.test.ts compares what this file reads from each WGSL text with the result of a full parser. That parser is
+ * not used here, because its 64 kB are a third of a page's download.
  */
 
 export type Scalar = 'u32' | 'i32' | 'f32';
@@ -30,7 +30,7 @@ export interface Kernel<
 > extends KernelSpec<R, W, P> {
   /** Number that identifies the kernel in cache keys. */
   id: number;
-  /** Every buffer in binding order, with its access. */
+  /** Name and access of every buffer, in the order of bindings. */
   bindings: readonly { name: R | W; binding: number; access: 'read' | 'read_write' }[];
   paramsBinding: number;
   /** Byte size of `struct Params`. */
@@ -46,7 +46,7 @@ class KernelError extends Error {
 
 let nextId = 0;
 
-/** Checks the wrapper's names against the WGSL. Throws KernelError that names both sides. */
+/** Checks the names in the wrapper against the WGSL. Throws KernelError that has the names of both sides. */
 export function defineKernel<R extends string, W extends string, P extends string>(
   spec: KernelSpec<R, W, P>,
 ): Kernel<R, W, P> {
@@ -78,9 +78,9 @@ export function defineKernel<R extends string, W extends string, P extends strin
 }
 
 /**
- * A family of kernels. Each is generated for a shape and checked when it is first requested. The same name always
- * returns the same kernel.
- * @param name file name without `.wgsl`, as `webgrpo verify --kernels` writes it
+ * Returns a family of kernels. Each kernel is generated for a shape and checked when it is first requested. The same name always returns
+ * the same kernel.
+ * @param name name that the kernel's file would have, without `.wgsl`; used by `webgrpo verify --kernels`
  */
 export function kernelFamily<S, R extends string, W extends string, P extends string>(
   spec: Omit<KernelSpec<R, W, P>, 'name' | 'code'>,
@@ -101,16 +101,13 @@ export interface Declarations {
   storage: { name: string; binding: number; access: 'read' | 'read_write' }[];
   /** Binding number of the first `var<uniform>`. */
   uniformBinding: number | undefined;
-  /** Fields of its struct, in order; empty without a uniform. */
+  /** Fields of the uniform's struct, in order; empty if the kernel has no uniform. */
   params: { name: string; type: string }[];
 }
 
 const BINDING = /@group\(\s*0\s*\)\s*@binding\(\s*(\d+)\s*\)\s*var\s*<([^>]*)>\s*(\w+)\s*:\s*(\w+)/g;
 
-/**
- * Reads bindings and parameters of a kernel. Expects WGSL in the style of our kernels: `@group(0) @binding(n)` in that
- * order.
- */
+/** Reads bindings and parameters of a kernel. Expects WGSL in the style of this repository: `@group(0)` before `@binding(n)`. */
 export function readDeclarations(code: string): Declarations {
   const text = code.replace(/\/\/.*|\/\*[^]*?\*\//g, '');
   const storage: Declarations['storage'] = [];

@@ -10,5 +10,8 @@ const BLOCK_WORDS = { float16: 16, int8: 9, int4: 5 };
 export const packedBytes = (format: PackedFormat, n: number): number =>
   Math.ceil(n / PACKED_BLOCK) * BLOCK_WORDS[format] * 4;
 
-/** True if a product can read a packed [rows, cols] directly: eight values at a time, from one row and one block. */
+/**
+ * True if a product can read a packed [rows, cols] matrix directly. It reads eight values at a time, which must be in one row and one
+ * block.
+ */
 export const fitsPackedProduct = (rows: number, cols: number): boolean => rows % 8 === 0 && cols % 8 === 0;

@@ -1,10 +1,10 @@
-/** Parameters of dispatches: one slot each in a uniform buffer, uploaded together at a submit. */
+/** Parameters of dispatches. Each dispatch has a slot in a uniform buffer, and all slots are uploaded together at a submit. */
 
 import type { Kernel } from './kernel.ts';
 import { USAGE } from './view.ts';
 
 const BYTES = 1 << 20;
-/** Dynamic offsets of uniform buffers must be multiples of this. */
+/** Dynamic offsets of uniform buffers must be multiples of this number. */
 const SLOT = 256;
 
 /** Owns the uniform buffer. When it is full, the caller must upload it and submit the passes that read it. */
@@ -19,12 +19,12 @@ export class ParamsRing {
     this.buffer = device.createBuffer({ label: 'params', size: BYTES, usage: USAGE.UNIFORM | USAGE.COPY_DST });
   }
 
-  /** True after 4096 dispatches. */
+  /** True if the buffer has no slot left, after 4096 dispatches. */
   get isFull(): boolean {
     return this.#used + SLOT > BYTES;
   }
 
-  /** Stores a dispatch's parameters; returns their offset in the buffer. */
+  /** Stores a dispatch's parameters. Returns their offset in the uniform buffer. */
   push({ params: types }: Pick<Kernel, 'params'>, values: Record<string, number>): number {
     const offset = this.#used;
     let at = offset;

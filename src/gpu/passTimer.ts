@@ -1,13 +1,13 @@
-/** Measures compute passes with the GPU's clock, summed by label. Only on adapters with timestamps. */
+/** Measures compute passes with the GPU's clock and sums their times by label. Only for adapters with timestamps. */
 
 import { newView, type View } from './view.ts';
 
-/** Maximum number of labelled passes between two reads; later ones are not counted. */
+/** Maximum number of labelled passes between two reads. Later passes are not timed. */
 const PASSES = 128;
 
-/** Owns a device's timestamps: two for each labelled pass since the last read. The creator destroys it. */
+/** Owns a device's timestamps: two for each labelled pass since the last read. The caller that creates a PassTimer must destroy it. */
 export class PassTimer {
-  /** Label of passes that start from now on; undefined = they are not timed. */
+  /** Label of passes that start from now on. Undefined: they are not timed. */
   label: string | undefined;
   /** Timestamps that `resolve` writes: [pass][begin, end], u64 nanoseconds. */
   readonly view: View;
@@ -21,7 +21,7 @@ export class PassTimer {
     this.view = newView(device.createBuffer({ label: 'pass times', size: 16 * PASSES, usage }));
   }
 
-  /** Returns the descriptor of the next pass; undefined if it is not timed. */
+  /** Returns the descriptor of the next compute pass. Undefined if it is not timed. */
   next(): GPUComputePassDescriptor | undefined {
     if (this.label === undefined || this.#labels.length === PASSES) return undefined;
     const at = 2 * this.#labels.length;
@@ -34,7 +34,7 @@ export class PassTimer {
     return { timestampWrites };
   }
 
-  /** Records the copy of all timestamps so far into `view`, and clears them. Returns the labels of their passes. */
+  /** Records the copy of all timestamps so far into `view`, and forgets them. Returns the labels of their passes. */
   resolve(encoder: GPUCommandEncoder): string[] {
     const labels = this.#labels;
     this.#labels = [];
@@ -48,7 +48,7 @@ export class PassTimer {
   }
 }
 
-/** Returns milliseconds by label, from the timestamps that `resolve` wrote to the view. */
+/** Returns the milliseconds of each label, from the timestamps that `resolve` wrote to the view. */
 export function timesByLabel(labels: readonly string[], data: ArrayBuffer): Record<string, number> {
   const stamps = new BigUint64Array(data, 0, 2 * labels.length);
   const times: Record<string, number> = {};

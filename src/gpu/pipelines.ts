@@ -15,13 +15,12 @@ interface Pipeline {
 
 type Overrides = Record<string, number>;
 
-/** Bytes of a kernel's uniform buffer binding. */
+/** Size in bytes of the uniform buffer that a kernel binds. */
 export const uniformBytes = ({ paramsBytes }: Kernel): number => Math.ceil(paramsBytes / 16) * 16;
 
 /**
- * Owns a device's pipelines by kernel and overrides, including those being compiled. The error of a kernel that does
- * not compile is thrown to callers of `prepare` or `compiling`. If the kernel is used first, the device reports it as
- * an uncaptured error.
+ * Owns the pipelines of a device, by kernel and overrides, also those still being compiled. If a kernel does not compile, its error is
+ * thrown to callers of `prepare` or `compiling`. If such a kernel is used without either, the device reports an uncaptured error.
  */
 export class Pipelines {
   readonly #device: GPUDevice;
@@ -31,11 +30,11 @@ export class Pipelines {
   readonly #layoutOf = new Map<number, Layout>(); // by kernel id
   /** Kernels to compile later. */
   readonly #later: Kernel[] = [];
-  /** Kernels that other kernels replace for now, and the work that those must still do before these are compiled. */
+  /** Kernels that other kernels stand in for, each with the work that the others must still do before it is compiled. */
   readonly #onceWorth = new Map<Kernel, number>();
   /** Compilations in progress, by key. */
   readonly #compiling = new Map<string, Promise<void>>();
-  /** Keys in `#compiling` that `compiling` does not wait for. */
+  /** Keys in `#compiling` that the getter `compiling` does not wait for. */
   readonly #unhurried = new Set<string>();
 
   constructor(device: GPUDevice, counters: GpuCounters) {
@@ -56,7 +55,7 @@ export class Pipelines {
     return entry;
   }
 
-  /** Compiles a pipeline off the critical path. An earlier dispatch compiles it a second time. */
+  /** Compiles a pipeline off the critical path. A dispatch before the compilation has ended compiles the pipeline a second time. */
   async prepare(kernel: Kernel, overrides?: Overrides): Promise<void> {
     const key = pipelineKey(kernel, overrides);
     if (this.#pipelines.has(key)) return;
@@ -79,15 +78,15 @@ export class Pipelines {
   }
 
   /**
-   * Queues kernels that other kernels replace until these have done `work`. They are then compiled, and `compiling`
-   * does not wait for them.
+   * Queues kernels that other kernels stand in for. A kernel is compiled once the others have done `work` in its place. `compiling` does
+   * not wait for it.
    */
   prepareOnceWorth(kernels: Kernel[], work: number): void {
     for (const kernel of kernels)
       if (!this.#pipelines.has(pipelineKey(kernel, undefined))) this.#onceWorth.set(kernel, work);
   }
 
-  /** Counts `work` that another kernel does in place of this one. */
+  /** Counts `work` that another kernel did in place of this one. */
   standIn(kernel: Kernel, work: number): void {
     const left = this.#onceWorth.get(kernel);
     if (left === undefined) return;
@@ -108,8 +107,8 @@ export class Pipelines {
   }
 
   /**
-   * Settles when all queued kernels are compiled, except those that others replace; undefined if they are already.
-   * Rejects if one does not compile.
+   * Settles when all queued kernels are compiled, except those that others stand in for. Undefined if none is waiting. Rejects if one does
+   * not compile.
    */
   get compiling(): Promise<unknown> | undefined {
     this.prepareNow();
@@ -126,7 +125,7 @@ export class Pipelines {
     this.#onceWorth.delete(kernel);
   }
 
-  /** Kernels with the same bindings (such as the tiles of a product) share their layout, and so their bind groups. */
+  /** Kernels with the same bindings (such as the tiles of a product) share their layout, and therefore their bind groups. */
   #layout(kernel: Kernel): Layout {
     let layout = this.#layoutOf.get(kernel.id);
     if (layout) return layout;

@@ -1,4 +1,4 @@
-/** A device without a GPU. Constructors allocate on it, and it counts the bytes that a real device would need. */
+/** A device without a GPU. The constructors of an engine can allocate on it, and it counts the bytes that a real device would need. */
 
 import { type AdapterSummary, Gpu } from './device.ts';
 import type { View } from './view.ts';
@@ -13,7 +13,7 @@ const NO_ADAPTER = {
   features: [],
 };
 
-/** Part of a GPUDevice that `Gpu` needs to allocate, without memory. */
+/** The part of a GPUDevice that `Gpu` needs for allocations. It allocates no memory. */
 class CountingDevice {
   readonly limits = { maxStorageBufferBindingSize: Infinity, maxBufferSize: Infinity };
   readonly lost = new Promise<never>(() => {});
@@ -25,7 +25,7 @@ class CountingDevice {
 }
 
 /**
- * Counts bytes by label, in `counters` and for each call of `during`. Has no limits and cannot record or read. Only
+ * Counts allocated bytes by label, both in `counters` and for each call of `during`. Has no limits and cannot record or read. Only
  * `buffer`, `halves`, `slice`, `write` and `free` work, with or without WebGPU.
  */
 export class PlannedGpu extends Gpu {

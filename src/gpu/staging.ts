@@ -1,4 +1,4 @@
-/** Buffers in host memory: those that read-backs are mapped from, and uploads that wait to be copied to the device. */
+/** Buffers in host memory. Read-backs are mapped from them, and uploads wait in them to be copied to the device. */
 
 import type { GpuCounters } from './counters.ts';
 
@@ -12,8 +12,7 @@ interface StagingBuffer {
 export const stagingBytes = (bytes: number): number => 2 ** Math.ceil(Math.log2(Math.max(bytes, 4096)));
 
 /**
- * Owns the read-back buffers of a device: as many as there were read-backs at the same time, each as large as its
- * largest read-back. Counts them in the device's buffers and bytes.
+ * Owns the read-back buffers of a device. Keeps as many as were in use at the same time, and counts them in the device's buffers and bytes.
  */
 export class Staging {
   readonly #device: GPUDevice;
@@ -26,8 +25,8 @@ export class Staging {
   }
 
   /**
-   * Returns a buffer of at least `bytes` bytes, which belongs to the caller until `release`. Replaces smaller free ones
-   * if a new one is needed.
+   * Returns a free buffer of at least `bytes` bytes, which belongs to the caller until `release`. If a new buffer is needed, it replaces
+   * smaller free ones.
    */
   take(bytes: number): StagingBuffer {
     const free = this.#buffers.find((s) => !s.busy && s.buffer.size >= bytes);
@@ -47,10 +46,7 @@ export class Staging {
     return made;
   }
 
-  /**
-   * Waits for the data that was copied into it, and returns it in pieces of the given sizes. Rejects when the device is
-   * lost.
-   */
+  /** Waits for the data that was copied into the buffer, and returns it in pieces of the given sizes. Rejects when the device is lost. */
   async map({ buffer }: StagingBuffer, pieces: readonly number[]): Promise<ArrayBuffer[]> {
     const total = pieces.reduce((sum, bytes) => sum + bytes, 0);
     await buffer.mapAsync(GPUMapMode.READ, 0, total);
@@ -60,7 +56,7 @@ export class Staging {
     return pieces.map((bytes) => mapped.slice(at, (at += bytes)));
   }
 
-  /** Creates a buffer with `data` to copy from; the caller must pass it to `free`. */
+  /** Creates a buffer with `data`, from which it can be copied to the device. The caller must pass the buffer to `free`. */
   upload(label: string, data: ArrayBuffer): GPUBuffer {
     const usage = GPUBufferUsage.MAP_WRITE | GPUBufferUsage.COPY_SRC;
     const buffer = this.#device.createBuffer({ label, size: data.byteLength, usage, mappedAtCreation: true });

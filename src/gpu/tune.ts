@@ -1,41 +1,39 @@
 /**
- * Times the tiles of the matrix product that run on an adapter, by rows, and builds a table of the fastest. All tiles
- * sum in the same order, so the table changes the time of a product but no bit of its result.
+ * Times the tiles of the matrix product that an adapter can run, by number of rows, and builds a table of the fastest ones. All tiles sum
+ * in the same order, so the table changes the time of a product but no bit of its result.
  */
 
 import { MATMUL_TILES, type MatmulVariant, namesOf } from '../../kernels/tiles.ts';
 import type { Gpu, View } from './device.ts';
 import { matmulKernel, matmulNn, type MatmulTable, runsOn } from './ops/matmul.ts';
 
-/** Row counts of a decoding step with few and many sequences, of prompts, and of training batches. */
+/** Numbers of rows to time: decode steps with few and with many sequences, prompts, and training batches. */
 const ROWS = [1, 4, 8, 16, 32, 64, 256, 1024];
 /** A product is repeated until it takes this long, because a browser rounds timestamps to 0.1 ms. */
 const LEAST_S = 0.002;
 const MOST_TIMES = 64;
 /** Tiles slower than the best by this factor are timed only once. */
 const HOPELESS = 1.5;
-/** Least speed-up of a tile over the one for more rows, because each tile costs a compilation and times are noisy. */
+/** Minimum speed-up of a tile over the tile for more rows, because each tile costs a compilation, and times are noisy. */
 const GAIN = 1.05;
 
 interface TunedRows {
   rows: number;
-  /** Microseconds of one product with that many rows. */
+  /** Microseconds of one product with that many rows, by tile. */
   us: Partial<Record<MatmulVariant, number>>;
 }
 
 export interface Tuning {
   table: MatmulTable;
   times: TunedRows[];
-  /** Columns and depth of the products. */
+  /** Number of columns (n) and depth (k) of the timed products. */
   n: number;
   k: number;
-  /** Seconds of timing, without the compilations, which run at the same time. */
+  /** Duration of the timing in seconds. Compilations run at the same time and are not included. */
   seconds: number;
 }
 
-/**
- * Times all tiles once, and the good ones again until `budgetS` is spent, so that a short disturbance does not decide.
- */
+/** Times every tile once. Times the fast ones again until `budgetS` seconds are over, so that a short disturbance does not decide. */
 export async function tuneMatmul(gpu: Gpu, budgetS = 1): Promise<Tuning> {
   const tiles = namesOf(MATMUL_TILES).filter((tile) => runsOn(gpu, tile));
   await Promise.all(tiles.map((tile) => gpu.prepare(matmulKernel(tile))));
@@ -68,7 +66,7 @@ async function timeRound(
   }
 }
 
-/** Builds the table from the largest row count down: fewer rows have another tile only if it is faster. */
+/** Builds the table from the largest number of rows down. Fewer rows get another tile only if that one is faster. */
 export function fastest(times: readonly TunedRows[]): MatmulTable {
   const table: [number, MatmulVariant][] = [];
   for (const { rows, us } of [...times].reverse()) {
@@ -91,7 +89,10 @@ function productBench(gpu: Gpu, N: number, K: number) {
   };
 }
 
-/** Times by the GPU's clock if it has one, otherwise by the host's clock minus the time of a read-back. */
+/**
+ * Returns a function that times work: by the GPU's clock if there are timestamps, otherwise by the host's clock minus the time of a
+ * read-back.
+ */
 async function startWatch(gpu: Gpu) {
   const probe = gpu.buffer('tune.probe', 4);
   const timed = gpu.startTimer();

@@ -1,4 +1,4 @@
-/** Parts of GPU buffers, which kernels are bound to. */
+/** Views: parts of GPU buffers that kernels are bound to. */
 
 import type { PackedFormat } from './packedFormat.ts';
 
@@ -7,9 +7,9 @@ export interface View {
   buffer: GPUBuffer;
   offset: number;
   bytes: number;
-  /** Unique; the key of cached bind groups. */
+  /** Number that is unique per view; the key of cached bind groups. */
   id: number;
-  /** Packed format, and number of elements. `turned`: a matrix stored as [out, in]. Undefined: 4-byte values. */
+  /** Packed format and number of elements. `turned` = the matrix is stored as [out, in]. Undefined: 4-byte values. */
   packed?: { format: PackedFormat; elements: number; turned?: boolean };
   /** True for 16-bit floats. Default: 4-byte values. */
   half?: boolean;
@@ -25,13 +25,16 @@ export const newView = (buffer: GPUBuffer, offset = 0, bytes = buffer.size): Vie
   id: nextId++,
 });
 
-/** Returns the same bytes as 16-bit floats. Kernels bound to the view load and store halves, which needs shader-f16. */
+/** Returns a view of the same bytes as 16-bit floats. Kernels bound to the view load and store halves, which needs shader-f16. */
 export const asHalves = (view: View): View => ({ ...view, half: true });
 
-/** Values of GPUBufferUsage, fixed by the WebGPU specification, because memory plans also run without WebGPU. */
+/** Values of GPUBufferUsage as the WebGPU specification sets them. They are repeated here because memory plans also run without WebGPU. */
 export const USAGE = { COPY_SRC: 0x4, COPY_DST: 0x8, UNIFORM: 0x40, STORAGE: 0x80 };
 
-/** Throws unless `view` has at least `count` values of its type. Working buffers are sized for the largest batch. */
+/**
+ * Throws unless `view` has at least `count` values of its type. A view can be larger, because working buffers are sized for the largest
+ * batch.
+ */
 export function expectElements(what: string, view: View, count: number): void {
   const bytes = count * (view.half ? 2 : 4);
   if (view.bytes < bytes) {

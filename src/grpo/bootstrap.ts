@@ -1,4 +1,4 @@
-/** Best, worst and majority of k answers by bootstrap, like verl's process_validation_metrics. */
+/** Best, worst and majority-vote score of k answers, estimated by bootstrap like verl's process_validation_metrics. */
 
 import { keyedRng } from '../tasks/random.ts';
 import { mean } from './advantages/index.ts';
@@ -7,18 +7,21 @@ import { type Metrics, powersUpTo } from './metrics.ts';
 const DRAWS = 1000;
 const SEED = 42;
 
-/** Outcomes and predictions of a problem's n sampled answers. */
+/** Outcomes and predictions of the n sampled answers to a problem. */
 export interface AnsweredProblem {
-  /** [n] no NaN. */
+  /** [n] outcomes, without NaN. */
   accs: readonly number[];
-  /** [n] undefined = the reward function named no answer; it counts as a separate vote. */
+  /**
+   * [n] predicted answers. Undefined = the reward function returned no prediction; each such answer is a separate vote.
+   */
   preds: readonly (string | undefined)[];
 }
 
 /**
  * For k = 2, 4, ... n: mean and std over 1000 draws of k answers (with replacement, seeded), averaged over problems, of
- * the best, the worst, and the first answer of the largest vote (`maj`, only if some answer has a pred). Also `std@n`.
- * Names are verl's: `val-core/` for best and maj at n, `val-aux/` for the rest. Empty for n = 1.
+ * the best outcome, the worst outcome, and the outcome of the majority vote (`maj`, only if some answer has a
+ * prediction). Also `std@n`. Names are verl's: `val-core/` for best and maj at n, `val-aux/` for the rest. Empty for n
+ * = 1.
  */
 export function bootstrapMetrics(source: string, problems: readonly AnsweredProblem[]): Metrics {
   const n = problems[0]?.accs.length ?? 0;
@@ -40,7 +43,10 @@ export function bootstrapMetrics(source: string, problems: readonly AnsweredProb
   return metrics;
 }
 
-/** Returns the outcome of the first answer of the largest vote; of equal votes, the one drawn first wins. */
+/**
+ * Returns the outcome of the first answer with the most frequent prediction. If several predictions are equally
+ * frequent, the one drawn first wins.
+ */
 function majority({ accs, preds }: AnsweredProblem, draw: readonly number[]): number {
   const votes = new Map<string | undefined, { count: number; acc: number }>();
   for (const i of draw) {
@@ -51,7 +57,7 @@ function majority({ accs, preds }: AnsweredProblem, draw: readonly number[]): nu
   return [...votes.values()].reduce((best, vote) => (vote.count > best.count ? vote : best)).acc;
 }
 
-/** [DRAWS][k] indices below n; the same draws for every problem. */
+/** [DRAWS][k] indices of the drawn answers, below n; the same draws for every problem. */
 function drawsOf(n: number, k: number): number[][] {
   const rng = keyedRng('bootstrap', SEED, n, k);
   return Array.from({ length: DRAWS }, () => Array.from({ length: k }, () => rng.int(0, n - 1)));

@@ -8,7 +8,8 @@ import { bringWeights } from './pipeline/sharedWeights.ts';
 import type { Checkpoint, TrainerEngine, TrainerState } from './types.ts';
 
 /**
- * Returns the weights after a step. Throws NotFiniteError if they are not finite, because no run can resume from them.
+ * Returns the weights after a step. Throws NotFiniteError if a weight is not finite, because no run can resume from
+ * such weights.
  */
 export async function finiteWeights(model: ModelEngine, step: number, lr: number | 'auto'): Promise<TensorMap> {
   const weights = await model.exportWeights();
@@ -21,7 +22,7 @@ export async function finiteWeights(model: ModelEngine, step: number, lr: number
   return weights;
 }
 
-/** Reads weights and moments from the engine. Throws NotFiniteError if the weights are not finite. */
+/** Reads weights and optimizer moments from the engine. Throws NotFiniteError if the weights are not finite. */
 export async function exportCheckpoint(
   { model, reference }: TrainerEngine,
   { trainer, actor }: TrainConfig,
@@ -33,7 +34,7 @@ export async function exportCheckpoint(
   return { state, weights, optimizer, ...(refreshed && { reference: await refreshed.exportWeights() }) };
 }
 
-/** Writes weights and moments to the engine. */
+/** Writes weights and optimizer moments to the engine. */
 export async function importCheckpoint(engine: TrainerEngine, checkpoint: Checkpoint): Promise<void> {
   const { state, weights, optimizer, reference } = checkpoint;
   await engine.model.importWeights(weights);
@@ -48,7 +49,10 @@ export function isSaveDue({ saveFreq, saveMinutes }: TrainConfig['trainer'], ste
   return isLate || (saveFreq > 0 && step % saveFreq === 0);
 }
 
-/** Ends the groups in flight, and clears what a failed step or evaluation has left on the engine. */
+/**
+ * Aborts the groups in flight, and clears the gradients, cache and counts that a failed step or evaluation has left on
+ * the engine.
+ */
 export async function abandon({ model, rollout }: TrainerEngine, inFlight: InFlight): Promise<void> {
   const forget = [
     () => inFlight.close(),
@@ -56,6 +60,6 @@ export async function abandon({ model, rollout }: TrainerEngine, inFlight: InFli
     () => rollout.resetCache(),
     () => rollout.takeStats(),
   ];
-  // Failures are ignored: if the device is lost, these calls reject too.
+  // Errors of these calls are ignored, because they also reject if the device is lost.
   for (const one of forget) await Promise.allSettled([(async () => one())()]);
 }

@@ -10,41 +10,44 @@ import type { StatefulPart } from './parts.ts';
 import type { Sample } from './update/batch.ts';
 import type { StepTokens } from './update/stepTokens.ts';
 
-/** Steps in a row with numbers that are not finite, after which `fit` stops. */
+/** `fit` stops after this many steps in a row with numbers that are not finite. */
 const FAULTS_TO_STOP = 3;
-/** Steps in a row without an advantage, after which a fault is reported. */
+/** A fault is reported after this many steps in a row without a nonzero advantage. */
 const SILENT_STEPS = 5;
-/** Failing tool calls, as a run and `webgrpo doctor` report them. */
+/** When a run and `webgrpo doctor` report failing tool calls, and the texts of that report. */
 export const CALLS_FAIL = {
-  /** Share of failed calls from which a step counts as failing. */
+  /** A step counts as failing if at least this share of its tool calls failed. */
   share: 0.9,
-  /** Failing steps in a row, after which the fault is reported. */
+  /** The fault is reported after this many failing steps in a row. */
   steps: 3,
   say: 'Nearly all tool calls fail',
   change:
     'If the model does not know the tools, let it imitate calls first (model.path: sft.yaml, as webgrpo init writes it with demonstrate), ' +
     'or set rollout.multiTurn.toolSchemasInPrompt for a model that reads schemas.',
 };
-/** Characters of an error that are shown. */
+/** Maximum number of characters of an error message that are shown. */
 const SHOWN_ERROR = 160;
-/** Steps of a run whose inputs are stored. */
+/** Maximum number of steps with non-finite numbers whose inputs a run stores. */
 const KEPT_FAULTS = 20;
-/** Tokens of samples stored per step: some megabytes as text. */
+/** Maximum number of tokens of samples stored per step: some megabytes as text. */
 const KEPT_TOKENS = 20_000;
 
-/** Metrics of an update. The average over mini-batches is not finite if the value of one mini-batch is not. */
+/**
+ * Metrics of an update that are checked. Each is an average over mini-batches, so it is not finite if one mini-batch's
+ * value is not.
+ */
 const WATCHED = ['actor/pg_loss', 'actor/grad_norm', 'actor/entropy', 'actor/kl_loss', 'actor/ppo_kl'];
 
-/** A fault of a step; the run continues. */
+/** A fault found in a step; the run continues. */
 export interface Fault {
   /** Step in which the fault happened. */
   step: number;
-  /** One sentence. */
+  /** Description of the fault in one sentence. */
   reason: string;
   /**
-   * Inputs of a step that was not finite, as plain JSON for a bug report: metrics and config, then the samples with
-   * tokens, masks, log-probs, rewards and advantages. At most some megabytes, and only for the first such steps of a
-   * run.
+   * Inputs of a step with numbers that were not finite, as plain JSON for a bug report: metrics and config, then the
+   * samples with tokens, masks, log-probs, rewards and advantages. At most some megabytes, and only for the first such
+   * steps of a run.
    */
   inputs?: unknown[];
 }
@@ -58,8 +61,8 @@ interface WatchedStep {
 }
 
 /**
- * Counts steps in a row that did not train. Checkpoints store the count of steps without a signal, because a metric
- * reports it.
+ * Counts steps in a row that did not train. Checkpoints store the number of steps in a row without a signal, because a
+ * metric reports it.
  */
 export class RunHealth implements StatefulPart {
   #notFinite = 0;
@@ -70,11 +73,11 @@ export class RunHealth implements StatefulPart {
    */
   #failing = { steps: 0, reason: '' };
   #kept = 0;
-  /** Fault of the last step, if FAULTS_TO_STOP steps in a row were not finite. */
+  /** Fault of the last step if FAULTS_TO_STOP steps in a row had numbers that were not finite. */
   #hopeless: string | undefined;
 
   /**
-   * Adds its own metrics to those of a finished step; returns the faults to report.
+   * Adds the metrics of run health to those of a finished step; returns the faults to report.
    * @param wrong the number that was not finite, in words
    */
   observe({ metrics, ...rest }: WatchedStep, wrong: string | undefined): Fault[] {
@@ -149,7 +152,7 @@ export class RunHealth implements StatefulPart {
   }
 }
 
-/** Counts samples that trainer.onError: skip skipped; each kind of fault is reported once. */
+/** Counts samples that were skipped because trainer.onError is skip; each kind of fault is reported once. */
 export class SampleFaults {
   readonly #reasons = new Map<string, string>();
   readonly #reported = new Set<string>();
@@ -169,7 +172,7 @@ export class SampleFaults {
   }
 }
 
-/** Most frequent error in tool replies; undefined otherwise. */
+/** Most frequent error message in tool replies; undefined if no reply is an error. */
 export function commonError(samples: readonly Pick<Sample, 'messages'>[]): string | undefined {
   const counts = new Map<string, number>();
   for (const { role, content } of samples.flatMap(({ messages }) => messages))
@@ -179,8 +182,8 @@ export function commonError(samples: readonly Pick<Sample, 'messages'>[]): strin
 }
 
 /**
- * Describes the first number of a step's tokens that cannot be trained on; undefined if all can. Advantages are trained
- * in float32.
+ * Describes the first number of a step's tokens that is not finite in float32; undefined if all are. Advantages are
+ * trained in float32.
  */
 export function wrongInputs(samples: readonly Sample[], tokens: StepTokens): string | undefined {
   const { masks, oldLogProbs, refLogProbs, advantages, isWeights } = tokens;
@@ -202,7 +205,7 @@ export function wrongInputs(samples: readonly Sample[], tokens: StepTokens): str
   return undefined;
 }
 
-/** Describes a result of an update that is not finite; undefined if all are finite. */
+/** Describes the first result of an update that is not finite; undefined if all are finite. */
 export function wrongResults({ metrics, updates }: { metrics: Metrics; updates: number }): string | undefined {
   const wrong = WATCHED.filter((name) => metrics[name] !== undefined && !Number.isFinite(metrics[name])).map(
     (name) => `${name} is ${metrics[name]}`,
@@ -213,7 +216,7 @@ export function wrongResults({ metrics, updates }: { metrics: Metrics; updates: 
   return wrong.length > 0 ? wrong.join(', ') : undefined;
 }
 
-/** Returns the inputs as plain JSON, with numbers that are not finite as words. */
+/** Returns the inputs of a step as plain JSON, with numbers that are not finite as words. */
 function inputsOf({ config, step, samples, tokens, metrics }: WatchedStep, wrong: string): unknown[] {
   const { seed, model, data, actor, algorithm, rollout, reward } = config;
   let left = KEPT_TOKENS;

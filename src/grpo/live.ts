@@ -37,7 +37,7 @@ export interface Rules {
 }
 
 /**
- * Returns the config with these settings. Throws InputError for a key that is fixed during a run, and like
+ * Returns the config with changed settings. Throws InputError for a key that is fixed during a run, and like
  * `resolveTrainConfig`.
  */
 export function withSettings(
@@ -71,7 +71,7 @@ function refuseFixed(config: TrainConfig, key: string): void {
   if (!LIVE_SETTINGS.some((live) => live === key))
     refuse(`cannot change during a run; allowed: ${LIVE_SETTINGS.join(', ')}. Start a run with it.`);
   if (key === 'actor.entropyCoeff' && actor.entropyTarget !== undefined)
-    refuse('follows actor.entropyTarget in this run. Start one without that.');
+    refuse('follows actor.entropyTarget in this run. Start a run without actor.entropyTarget to set it.');
   const isLate = rollout.partialRollout || algorithm.replayBufferSize > 0 || pipelineOf(config).isAsync;
   if (key.startsWith('rollout.') && isLate)
     refuse(
@@ -80,7 +80,7 @@ function refuseFixed(config: TrainConfig, key: string): void {
     );
 }
 
-/** Differences between two configs of a run. */
+/** Live settings that differ between two configs of a run. */
 export function changesOf(step: number, before: TrainConfig, after: TrainConfig): LiveChange[] {
   return LIVE_SETTINGS.flatMap((key) => {
     const [from, to] = [before, after].map((config) => valueAt(config, key) as number);
@@ -89,8 +89,8 @@ export function changesOf(step: number, before: TrainConfig, after: TrainConfig)
 }
 
 /**
- * Returns the config that a resumed run continues with, after its changes. A key that the config itself has changed
- * since then keeps the config's value.
+ * Returns the config that a resumed run continues with, after its changes. If the user has edited a changed key in the
+ * config since then, the config's value wins.
  */
 export function withChanges(
   config: TrainConfig,
@@ -104,8 +104,8 @@ export function withChanges(
 }
 
 /**
- * Returns the task with these rules applied. Throws InputError if models score the run, because then the reward is not
- * the task's alone.
+ * Returns the task with these rules applied. Throws InputError if the rules have a reward and reward models score the
+ * run, because the reward is then not the task's alone.
  */
 export function withRules(task: Task, { reward, tools }: Rules, config: TrainConfig): Task {
   if (reward && hasRewardModels(config.reward))
@@ -118,7 +118,7 @@ export function withRules(task: Task, { reward, tools }: Rules, config: TrainCon
 /** Changes that took effect at the start of a step. */
 export interface AppliedChanges {
   settings: LiveChange[];
-  /** True if the rules were replaced. */
+  /** True if reward, tools or loss were replaced. */
   isReplaced: boolean;
 }
 
@@ -137,7 +137,7 @@ export class LiveRun {
     [this.config, this.#given, this.#task, this.#engine] = [config, config, task, engine];
   }
 
-  /** The task with the replaced tools. */
+  /** The task with its current tools, replaced or its own. */
   get evaluated(): Task {
     return withRules(this.#task, { tools: this.rules.tools }, this.config);
   }

@@ -10,7 +10,7 @@ import type { RolloutStats, Trajectory } from '../rollout/types.ts';
 import type { Reward } from '../tasks/task.ts';
 import { indicesByGroup, mean, std, type GroupId } from './advantages/index.ts';
 
-/** Numbers of one step by name; docs/reference/metrics.md explains each. */
+/** Metrics of one step by name; docs/reference/metrics.md explains each. */
 export type Metrics = Record<string, number>;
 
 /** Returns `<name>/mean`, `/max`, `/min`; nothing for an empty list. */
@@ -21,7 +21,7 @@ function summarize(name: string, values: readonly number[]): Metrics {
   return { [`${name}/mean`]: mean(values), [`${name}/max`]: max, [`${name}/min`]: min };
 }
 
-/** Linear interpolation between order statistics, q in [0, 1] (numpy's default). */
+/** Quantile q in [0, 1] by linear interpolation between order statistics (numpy's default). */
 export function quantile(values: readonly number[], q: number): number {
   const sorted = [...values].sort((a, b) => a - b);
   const at = (sorted.length - 1) * q;
@@ -30,7 +30,7 @@ export function quantile(values: readonly number[], q: number): number {
 }
 
 interface StepSamples {
-  /** [N] in sample order, like all arrays below. */
+  /** [N] trajectories in sample order, like all arrays below. */
   trajectories: readonly Trajectory[];
   rewards: readonly Reward[];
   /** [N] rewards that the advantage was computed from, if they differ from the score (KL in the reward). */
@@ -38,7 +38,7 @@ interface StepSamples {
   groups: ArrayLike<GroupId>;
   /** One array per sample, as long as its response; 0 where the mask is 0. */
   advantages: readonly ArrayLike<number>[];
-  /** Masks of the samples that have advantages. Default: the trajectories' masks. */
+  /** Masks of the tokens that have advantages. Default: the trajectories' masks. */
   masks?: readonly ArrayLike<number>[];
   maxResponseLength: number;
   maxPromptLength: number;
@@ -84,12 +84,15 @@ export function dataMetrics(step: StepSamples): Metrics {
   };
 }
 
-/** Values at positions where the mask is 1, sample by sample. */
+/** Values of all positions where the mask is 1, sample by sample. */
 function trainedValues(perToken: readonly ArrayLike<number>[], masks: readonly ArrayLike<number>[]): number[] {
   return perToken.flatMap((values, s) => Array.from(values).filter((_, t) => masks[s][t] === 1));
 }
 
-/** Returns mean, max, min, p10, p90 and the share that reached the limit (verl's clip_ratio); lengths in tokens. */
+/**
+ * Returns mean, max, min, p10 and p90 of lengths in tokens, and the share of lengths that reached the limit (verl's
+ * clip_ratio).
+ */
 function lengthMetrics(name: string, lengths: readonly number[], limit: number): Metrics {
   if (lengths.length === 0) return {};
   return {
@@ -167,7 +170,7 @@ function stopMetrics(trajectories: readonly Trajectory[]): Metrics {
 
 /**
  * Returns how far the sampler's and the trainer's probabilities (not logs) of the same tokens differ, in [0, 1]. The
- * design's target for the max is 0.
+ * max is 0 if both compute the same bits.
  * @param rolloutLogp, actorLogp [E] trained tokens only
  */
 export function rolloutProbsDiff(rolloutLogp: ArrayLike<number>, actorLogp: ArrayLike<number>): Metrics {
@@ -184,7 +187,7 @@ export function rolloutProbsDiff(rolloutLogp: ArrayLike<number>, actorLogp: Arra
   };
 }
 
-/** Pearson correlation; omitted if one side has no spread. */
+/** Pearson correlation; omitted if all values on one side are equal. */
 function pearson(x: readonly number[], y: readonly number[]): Metrics {
   const [mx, my] = [mean(x), mean(y)];
   const cov = x.reduce((sum, v, i) => sum + (v - mx) * (y[i] - my), 0);
@@ -192,7 +195,7 @@ function pearson(x: readonly number[], y: readonly number[]): Metrics {
   return norm > 0 ? { 'training/rollout_actor_probs_pearson_corr': cov / norm } : {};
 }
 
-/** Stages whose time is divided by prompt and response tokens; `gen` is divided by response tokens alone. */
+/** Stages whose time is also reported per token of prompt and response; `gen` is reported per response token. */
 const ALL_TOKEN_STAGES = ['ref', 'old_log_prob', 'adv', 'update_actor'];
 
 /**
@@ -254,20 +257,23 @@ export function validationMetrics(task: string, outcomes: readonly (readonly num
   return metrics;
 }
 
-/** 2, 4, 8, ... and n. */
+/** Values of k: 2, 4, 8, ... and n. */
 export function powersUpTo(n: number): number[] {
   const powers = [];
   for (let k = 2; k < n; k *= 2) powers.push(k);
   return n > 1 ? [...powers, n] : [];
 }
 
-/** Mean of one sample's values over its trained tokens; 0 without any. */
+/** Mean of one sample's values over its trained tokens; 0 if it has none. */
 export function meanTrained(values: ArrayLike<number>, mask: ArrayLike<number>): number {
   const trained = Array.from(values).filter((_, t) => mask[t]);
   return trained.reduce((a, b) => a + b, 0) / Math.max(1, trained.length);
 }
 
-/** Returns metrics of generated and trained tokens, and their rates. @param seconds by stage, as in `timingMetrics` */
+/**
+ * Returns numbers of generated and trained tokens, and tokens per second.
+ * @param seconds by stage, as in `timingMetrics`
+ */
 export function throughput(stats: RolloutStats, trained: number, seconds: Record<string, number>): Metrics {
   const context = stats.prefillTokens + stats.cachedTokens;
   return {
@@ -275,7 +281,7 @@ export function throughput(stats: RolloutStats, trained: number, seconds: Record
     'perf/trained_tokens': trained,
     'perf/gen_tokens_per_s': stats.generatedTokens / seconds.gen,
     'perf/throughput': (stats.generatedTokens + stats.prefillTokens) / seconds.step,
-    // Both shares depend on when requests arrived, like times do; two equal runs can differ in them.
+    // The next two shares depend on when requests arrived, so they can differ between two otherwise equal runs.
     'timing_engine/cached_tokens_share': context > 0 ? stats.cachedTokens / context : 0,
     'timing_engine/wasted_rows_share': stats.liveRows > 0 ? stats.wastedRows / stats.liveRows : 0,
     ...speculation(stats),
@@ -295,8 +301,8 @@ function speculation({ draftTokens, acceptedTokens, verifications }: RolloutStat
 }
 
 /**
- * Reduces each metric over the mini-batches that have it, as verl does: max or min if the name says so, otherwise the
- * mean. Skipped updates are counted.
+ * Combines each metric of the mini-batches that report it, as verl does: max or min if the name says so, otherwise the
+ * mean. The number of skipped updates is summed.
  */
 export function reduceMetrics(all: Metrics[]): Metrics {
   const result: Metrics = {};

@@ -1,4 +1,4 @@
-/** Report of a step: its phases, the seconds of each, and its metrics. */
+/** Report of a step: its phases, their durations in seconds, and its metrics. */
 
 import type { TrainConfig } from './config/types.ts';
 import type { GeneratedStep } from './generate/samples.ts';
@@ -7,7 +7,7 @@ import type { Phase } from './types.ts';
 import type { StepTokens } from './update/stepTokens.ts';
 import type { UpdateResult } from './update/updater.ts';
 
-/** Timed stages of a step, by verl's names (`timing_s/<stage>`), and the phase that each of them starts. */
+/** Timed stages of a step, by verl's names (`timing_s/<stage>`), each with the phase that it starts. */
 const STAGES = {
   gen: 'generate',
   ref: undefined,
@@ -16,7 +16,7 @@ const STAGES = {
   sync: 'sync',
 } as const;
 
-/** Times the stages of one step and announces their phases. */
+/** Times the stages of one step and reports the start of each phase. */
 export class StepTimer {
   /** Seconds by stage; 0 for a skipped stage. `step` is from the timer's creation to the end of the last stage. */
   readonly seconds = { gen: 0, tools: 0, reward: 0, ref: 0, old_log_prob: 0, update_actor: 0, sync: 0, step: 0 };
@@ -27,7 +27,7 @@ export class StepTimer {
     this.#onPhase = onPhase;
   }
 
-  /** Runs and times the work of a stage. */
+  /** Runs the work of a stage and times it. */
   async time<T>(stage: keyof typeof STAGES, work: () => Promise<T> | T): Promise<T> {
     const phase = STAGES[stage];
     if (phase) this.#onPhase(phase);

@@ -8,8 +8,8 @@ import type { TrainConfig } from './config/types.ts';
 import type { Metrics } from './metrics.ts';
 
 /**
- * Returns the reason if the metrics of a step end the run; undefined otherwise. Throws InputError if the metric is
- * missing: an evaluation metric in a step with an evaluation, any other metric in `firstStep`.
+ * Returns the reason if the metrics of a step end the run; undefined otherwise. Throws InputError if a step does not
+ * report the metric: for an evaluation metric, a step with an evaluation; for any other metric, `firstStep`.
  */
 export function goalReached({ trainer }: TrainConfig, metrics: Metrics, firstStep: boolean): string | undefined {
   if (!trainer.stopWhen) return undefined;
@@ -36,7 +36,10 @@ export const isEvaluation = (metric: string): boolean => metric.startsWith('val-
 /** True if greedy answers end the run, so that every evaluation must include them. */
 export const readsGreedy = ({ trainer }: TrainConfig): boolean => trainer.stopWhen?.metric.endsWith('/greedy') ?? false;
 
-/** Says whether a step is evaluated, and whether it is the start or the end of the run, which are evaluated greedily as well. */
+/**
+ * Returns whether the step is followed by an evaluation, and whether it is the start or the end of the run. Evaluations
+ * there also include greedy answers.
+ */
 export function evaluationAt({ trainer }: TrainConfig, step: number): { isDue: boolean; isEnd: boolean } {
   const { testFreq, totalTrainingSteps } = trainer;
   const isEnd = step === 0 || step === totalTrainingSteps;

@@ -1,4 +1,4 @@
-/** GrpoTrainer: the single controller of a run. */
+/** GrpoTrainer: the single controller of a training run. */
 
 import { agentLoopOf } from '../rollout/agent/loop.ts';
 import { abandon, exportCheckpoint, importCheckpoint, isSaveDue } from './checkpoint.ts';
@@ -36,11 +36,11 @@ interface FinishedStep {
 export class GrpoTrainer {
   readonly #options: GrpoTrainerOptions;
   readonly #events: Events;
-  /** Config and rules of the next steps, including what `change` and `replace` changed. */
+  /** Config and rules of the next steps, with all changes made by `change` and `replace`. */
   readonly #live: LiveRun;
   /**
-   * Options of training's generation, with the task that has the config's reward weights and reward models. Evaluations
-   * use the original task.
+   * Options with which training samples are generated. Their task has the config's reward weights and reward models.
+   * Evaluations use the original task.
    */
   readonly #generation: SourceOptions;
   readonly #scored: ScoredTask;
@@ -48,7 +48,7 @@ export class GrpoTrainer {
   readonly #source: SampleSource;
   readonly #inFlight: InFlight;
   readonly #policy: PolicyStep;
-  /** State stored in a checkpoint in addition to the counters, by name. */
+  /** Parts whose state a checkpoint stores by name, in addition to the counters. */
   readonly #parts: StatefulParts;
   /** Steps done. */
   #done = 0;
@@ -117,13 +117,15 @@ export class GrpoTrainer {
     }
   }
 
-  /** Ends `fit` after the current step. A running evaluation ends immediately, and its step is logged without its metrics. */
+  /**
+   * Ends `fit` after the current step. A running evaluation is aborted immediately, and its step is logged without evaluation metrics.
+   */
   stop(): void {
     this.#stopping.abort();
   }
 
   /**
-   * Changes settings from the next step on; only those of LIVE_SETTINGS. Throws InputError for another key or an
+   * Changes settings from the next step on; only settings in LIVE_SETTINGS. Throws InputError for another key or an
    * invalid value. Checkpoints store the changes.
    */
   change(settings: LiveSettings): void {
@@ -131,23 +133,23 @@ export class GrpoTrainer {
   }
 
   /**
-   * Replaces the reward, the loss or the tools from the next step on; parts that `rules` does not name stay. The task
-   * is then a plain object. Checkpoints do not store rules: a caller that resumes must pass them again. Throws
+   * Replaces the reward, the loss or the tools from the next step on; a rule that `rules` does not name stays as it is.
+   * The task is then a plain object. Checkpoints do not store rules: a caller that resumes must pass them again. Throws
    * InputError if models score the run.
    */
   replace(rules: Rules): void {
     this.#live.replace(rules);
   }
 
-  /** Settings of the next steps, including changes. */
+  /** Settings of the next steps, including changes made by `change`. */
   get config(): TrainConfig {
     return this.#live.config;
   }
 
   /**
-   * Runs one GRPO step: generates and scores groups of samples, computes advantages, updates the policy. A failed step
-   * ends all its work before it rejects. Called again, it draws the same problems, under the weights that its updates
-   * have left.
+   * Runs one GRPO step: generates and scores groups of samples, computes advantages, updates the policy. A step that
+   * fails ends all its work before it rejects. The next call then draws the same problems, with weights that include
+   * the updates made before the failure.
    */
   async step(): Promise<FinishedStep> {
     const step = this.#done;
@@ -214,7 +216,7 @@ export class GrpoTrainer {
     return exportCheckpoint(this.#options.engine, this.config, inFlight === undefined ? state : { ...state, parts });
   }
 
-  /** Continues from a checkpoint, whose weights replace the engine's. */
+  /** Continues from a checkpoint: its weights replace those of the engine. */
   async restore(checkpoint: Checkpoint): Promise<void> {
     const { step, problems, carried = [], changes, parts = {}, ...adapted } = checkpoint.state;
     await this.#inFlight.close();
@@ -243,7 +245,10 @@ export class GrpoTrainer {
     };
   }
 
-  /** Evaluates a step if that is due, and reports its metrics. Returns the reason if the run is done, otherwise undefined. */
+  /**
+   * Evaluates after a step if an evaluation is due, and reports the step's metrics. Returns the reason if the run must
+   * end, otherwise undefined.
+   */
   async #complete(
     { metrics, samples, inputs }: Omit<FinishedStep, 'inputs'> & Partial<FinishedStep>,
     history: Metrics[],
@@ -255,7 +260,7 @@ export class GrpoTrainer {
     const evaluate = async (greedy: boolean) =>
       Object.assign(metrics, await this.validate({ greedy, signal }).catch(unlessEnded(signal)));
     if (isDue) await evaluate(isEnd || readsGreedy(config));
-    if (step === 0 && signal.aborted) return undefined; // the run that resumes evaluates again
+    if (step === 0 && signal.aborted) return undefined; // a resumed run repeats this evaluation
     const reached = goalReached(config, metrics, isFirst);
     if (reached !== undefined && !isDue) await evaluate(true);
     history.push(metrics);
@@ -263,7 +268,7 @@ export class GrpoTrainer {
     return reached;
   }
 
-  /** Waits for the next step and runs it; undefined if the run stopped first. */
+  /** Waits until the next step can start and runs it. Returns undefined if the run was stopped first. */
   async #nextStep(): Promise<FinishedStep | undefined> {
     const { signal } = this.#stopping;
     if (signal.aborted || !(await this.#inFlight.ready(signal))) return undefined;
@@ -275,7 +280,7 @@ export class GrpoTrainer {
     this.#inFlight.restore(state, { inFlightNumbers, vocabSize });
   }
 
-  /** Applies the changes of `change` and `replace` before step `step`. */
+  /** Applies the changes requested by `change` and `replace` before step `step`. */
   #applyChanges(step: number): void {
     const applied = this.#live.apply(step);
     if (!applied) return;

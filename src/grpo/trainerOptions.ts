@@ -10,7 +10,7 @@ import type { PolicyLoss } from './losses/index.ts';
 import type { RollouterFactory } from './pipeline/asyncGroups.ts';
 import type { TrainerEngine, TrainerEvents } from './types.ts';
 
-/** Parts of a trainer, and its events. */
+/** Options of a trainer: its parts and its event handlers. */
 export interface GrpoTrainerOptions extends TrainerEvents {
   /** Config from `resolveTrainConfig` or `parseTrainConfig`. */
   config: TrainConfig;
@@ -19,32 +19,35 @@ export interface GrpoTrainerOptions extends TrainerEvents {
   /** Engine from `createLocalEngine` (this thread) or `createRemoteEngine` (a worker), with the sizes of the config. */
   engine: TrainerEngine;
   /**
-   * Replaces the configured policy loss, but not the config's KL and entropy terms. Either a row, which runs fused on
-   * the GPU if it has WGSL, or a function of a mini-batch. Without WGSL both run on this thread, between forward and
-   * backward.
+   * Replaces the configured policy loss, but not the config's KL and entropy terms. Either a row (the loss of one
+   * token) or a function of a mini-batch. A row with WGSL runs on the GPU, fused with forward and backward. Anything
+   * else runs on this thread, between forward and backward.
    */
   loss?: AsyncCustomLoss | PolicyLoss;
-  /** Replaces the parser that rollout.multiTurn.format names. */
+  /** Parser of tool calls, instead of the one that rollout.multiTurn.format names. */
   toolParser?: ToolParser;
   /** Replaces the configured advantage estimator. */
   advantage?: CustomAdvantage;
   /**
-   * True to pass `onStep` a function that returns the update's numbers for each token: `StepInputs.updated`. Does not
-   * change any result.
+   * True to pass `onStep` the function `StepInputs.updated`, which returns the ratio, clip and gradient of each token.
+   * Does not change any result.
    */
   inspect?: boolean;
   /**
-   * Replaces the samples that the trainer generates for the task's problems; the problems then serve evaluations alone.
+   * Source of samples, instead of generating them for the task's problems; the problems then serve evaluations alone.
    */
   source?: SampleSource;
   /** Creates the rollouter if trainer.pipeline is one-step-off or fully-async. Default: the engine's rollout. */
   rollouter?: RollouterFactory;
 }
 
-/** All events as functions, except `onCheckpoint`: a checkpoint is created only if a caller handles it. */
+/**
+ * Event handlers that were not given do nothing. `onCheckpoint` stays undefined, because a checkpoint is created only
+ * if it has a handler.
+ */
 export type Events = Required<Omit<TrainerEvents, 'onCheckpoint'>> & Pick<TrainerEvents, 'onCheckpoint'>;
 
-/** Returns the given events; the others do nothing. */
+/** Returns all event handlers; those that were not given do nothing. */
 export function eventsOf(given: TrainerEvents): Events {
   const ignore = () => {};
   return {

@@ -12,27 +12,28 @@ import type { StepExtras, StepTokens } from './update/stepTokens.ts';
 import type { UpdatedTokens } from './update/tokenNumbers.ts';
 
 /**
- * Models and rollout of a trainer. `reference` holds the frozen start weights; it exists only if a KL term or a judge
- * needs it.
+ * Engine of a trainer: models and rollout. `reference` holds the frozen start weights; it exists only if a KL term or a
+ * judge needs it.
  */
 export interface TrainerEngine {
-  /** In the controller's thread, whichever thread the engine is in. */
+  /** Tokenizer in the controller's thread, whichever thread the engine is in. */
   tokenizer: ChatTokenizer;
   /** Policy: log-probs, gradients, optimizer. */
   model: ModelEngine;
-  /** Generates with the policy's own weights, or with those of the last sync by `checkpointEngine`. */
+  /** Rollout with the policy's own weights, or with those of the last sync by `checkpointEngine`. */
   rollout: RolloutEngine;
   /** Syncs the policy's weights to `rollout` if it has a copy. Undefined: both use the same buffers. */
   checkpointEngine?: CheckpointEngine;
   /** Frozen start weights. */
   reference?: ModelEngine;
-  /** Generates with the judge's weights; exists if a judge on our own engine returns a number. */
+  /** Rollout with the judge's weights; exists if a judge on our own engine returns a score. */
   judge?: RolloutEngine;
   /**
-   * A separate model that decides a rubric's criteria. Undefined: the reference or a model of transformers.js decides.
+   * A separate model that decides a rubric's criteria. Undefined if the reference or a model of transformers.js decides
+   * them.
    */
   judgeModel?: ModelEngine;
-  /** Tokenizer of a judge with its own weights. Default: the policy's. */
+  /** Tokenizer of a judge that has its own weights. Default: the policy's tokenizer. */
   judgeTokenizer?: ChatTokenizer;
 }
 
@@ -54,21 +55,24 @@ export interface StepInputs {
 export interface TrainerEvents {
   /** Called at the start of each phase of a step. */
   onPhase?(phase: Phase, step: number): void;
-  /** Called with every sample as it is scored, before the step ends. */
+  /** Called with every sample when it is scored, before the step ends. */
   onSample?(sample: Sample, step: number): void;
   /** Called after each step, and after the evaluation of step 0 (with its metrics only). */
   onStep?(metrics: Metrics, samples: Sample[], inputs?: StepInputs): void | Promise<void>;
-  /** Called during an evaluation with the number of answered problems, and of the tokens of their answers. */
+  /** Called during an evaluation. `done` and `total` count problems, `tokens` the tokens of the answers so far. */
   onEvaluating?(done: number, total: number, step: number, tokens: number): void;
   /** Called with the sampled answers of each evaluation, problem by problem. */
   onValidation?(samples: Sample[], step: number): void | Promise<void>;
-  /** Called with each fault of a finished step, and once for each kind of sample that trainer.onError: skip skips. */
+  /**
+   * Called with each fault of a finished step, and once for each kind of error for which samples were skipped
+   * (trainer.onError: skip).
+   */
   onFault?(fault: Fault): void | Promise<void>;
   /** Called for each setting changed by `GrpoTrainer.change`, at the start of the first step with the new value. */
   onChange?(change: LiveChange): void;
   /** Called for the first step that uses the rules of `GrpoTrainer.replace`. */
   onReplace?(step: number): void;
-  /** Called with a checkpoint when `saveFreq` or `saveMinutes` makes one due. */
+  /** Called with a checkpoint when one is due by `saveFreq` or `saveMinutes`. */
   onCheckpoint?(checkpoint: Checkpoint): void | Promise<void>;
 }
 
@@ -76,11 +80,11 @@ export interface TrainerEvents {
 export interface Checkpoint {
   /** Counters, as plain JSON. */
   state: TrainerState;
-  /** Weights by Hugging Face's names, float32. With adapters, only the adapters by PEFT's names. */
+  /** Weights by Hugging Face's names, float32. With LoRA, only the adapters, by PEFT's names. */
   weights: TensorMap;
-  /** Optimizer moments by weight; see `ModelEngine.exportOptimizer`. */
+  /** Optimizer moments by name of the weight; see `ModelEngine.exportOptimizer`. */
   optimizer: TensorMap;
-  /** Weights of the reference, if it is refreshed during the run. */
+  /** Weights of the reference, if they are refreshed during the run. */
   reference?: TensorMap;
 }
 
@@ -92,14 +96,16 @@ export interface TrainerState {
   problems: number;
   /** Optimizer steps so far. */
   updates: number;
-  /** Coefficient of the KL in the reward, if klCtrl is adaptive and has changed it. */
+  /** Coefficient of the KL in the reward, if klCtrl is adaptive and has changed the coefficient. */
   klCoef?: number;
   /**
    * Numbers of the problems whose groups are in flight between two steps; `parts.inFlight` of a checkpoint has their
    * samples.
    */
   carried?: number[];
-  /** Adaptive entropy bonus: its coefficient, and true if the last step's entropy was low enough for it to act. */
+  /**
+   * Adaptive entropy bonus: its coefficient, and true if the last step's entropy was low enough for the bonus to apply.
+   */
   entropy?: { coeff: number; acts: boolean };
   /** For rae: running mean reward of each role. */
   roleBaselines?: RoleBaselines;
@@ -117,13 +123,13 @@ export interface LiveChange {
   key: string;
   /** Value before the change. */
   from: number;
-  /** Value from step `step` on. */
+  /** Value of the setting from step `step` on. */
   to: number;
 }
 
 /** Result of `fit`. */
 export interface FitResult {
-  /** State after the last step. */
+  /** State of the trainer after the last step. */
   state: TrainerState;
   /** Metrics of every step, including evaluations. */
   history: Metrics[];

@@ -1,5 +1,5 @@
 /**
- * Buffers that the layers of a pass write. In training every layer has its own; in rollout all layers share one set.
+ * Buffers that the layers of a pass write. In training each layer has its own; in rollout all layers share one set.
  */
 
 import type { Gpu } from '../gpu/device.ts';
@@ -8,7 +8,7 @@ import type { ModelConfig } from './config.ts';
 import { createLoraScratch, type LoraScratch } from './lora/pass.ts';
 import type { Lora } from './lora/weights.ts';
 
-/** Buffers that one layer writes. In training each layer has its own; in rollout all share one. */
+/** Buffers that one layer writes. */
 export interface LayerActivations {
   /** [N, C] the layer's input */ x: View;
   /** [N, C] */ h1: View;
@@ -16,7 +16,7 @@ export interface LayerActivations {
   /** [N, (H + 2K) * D] */ qkv: View;
   /** [N, (H + 2K) * D] after q/k norm (Qwen3); scratch that the layers share */ normed?: View;
   /** [N, H + K] */ qkRstd?: View;
-  /** [N, H * D] rotated */ q: View;
+  /** [N, H * D] queries after RoPE */ q: View;
   /** [rows, 2 * K * D] */ kv: View;
   /** [N, H * D] */ att: View;
   /** [N, H] */ lse: View;
@@ -31,11 +31,14 @@ export interface Activations {
   /** Number of rows that the buffers hold. */
   capacity: number;
   layers: LayerActivations[];
-  /** [N, C] output of the last layer */
+  /** [N, C] output of the last layer, before the final norm */
   xOut: View;
-  /** True if layers share everything except their inputs, so that backward must run each layer again. */
+  /**
+   * True if layers share all buffers except their inputs, so that backward must compute each layer's forward pass
+   * again.
+   */
   checkpoint?: boolean;
-  /** Buffers of the adapters; undefined if the model has none. */
+  /** Scratch buffers of the LoRA adapters; undefined if the model has no adapters. */
   lora?: LoraScratch;
 }
 
@@ -45,11 +48,16 @@ interface ActivationOptions {
   lora?: Lora | undefined;
   /** See LlamaModel. */
   half?: boolean;
-  /** For training: store only each layer's input, and run the layer again in backward (arXiv:1604.06174). */
+  /**
+   * For training with activation checkpointing: store only each layer's input, and compute the layer again in backward
+   * (arXiv:1604.06174).
+   */
   checkpoint?: boolean;
 }
 
-/** Allocates activations for up to `capacity` rows. Without options every layer has its own, for backward. */
+/**
+ * Allocates activations for up to `capacity` rows. Without options every layer has its own buffers, as backward needs.
+ */
 export function createActivations(
   gpu: Gpu,
   config: ModelConfig,
@@ -93,7 +101,7 @@ export function createActivations(
   return { capacity, layers, xOut: layers.length % 2 === 0 ? even : odd, ...adapters };
 }
 
-/** Frees every buffer of a training set. */
+/** Frees all activations of training. */
 export function freeActivations(gpu: Gpu, activations: Activations): void {
   const views = new Map<GPUBuffer, View>([[activations.xOut.buffer, activations.xOut]]);
   for (const part of [...activations.layers, activations.lora ?? {}])

@@ -17,7 +17,7 @@ import type { GpuWeights } from './weights/gpuWeights.ts';
 import { type LoraGroup, loraWidths, type LoraWeights } from './lora/weights.ts';
 import { type LoraPass, recordLoraBackward } from './lora/pass.ts';
 
-/** Gradients of one layer's activations; the layers use the same buffers one after another. */
+/** Gradients of one layer's activations; all layers use the same buffers, one after another. */
 export interface BackwardScratch {
   /** [N, C] gradient of the layer's output, then of its input */ dx: View;
   /** [N, C] */ dxMid: View;
@@ -29,19 +29,25 @@ export interface BackwardScratch {
   /** [N, 2 * K * D] */ dkv: View;
   /** [N, H] */ delta: View;
   /** [N, (H + 2K) * D] */ dqkv: View;
-  /** [blocks, max(C, 2 * D)] */ partial: View;
-  /** The largest weight matrix, transposed just before its use. Undefined if products read packed matrices directly. */
+  /** [blocks, max(C, 2 * D)] partial sums of norm gradients, one row per block of rows */ partial: View;
+  /**
+   * Transposed copy of a weight matrix, written just before its use, with space for the largest one. Undefined if
+   * products read packed matrices directly.
+   */
   transposed?: View;
-  /** [N, T] of the adapters, if the model has some */ dt?: View;
+  /** [N, T] gradient of x A of the adapters, if the model has adapters */ dt?: View;
 }
 
 /** Gradients of the trained parameters: every weight, or only the adapters. */
 export type Gradients = { base: GpuWeights; lora?: undefined } | { lora: LoraWeights; base?: undefined };
 
-/** Inputs of backward in addition to the forward rows. */
+/** Inputs of the backward pass in addition to those of the forward pass. */
 interface BackwardRows extends RowViews {
   /** [N] */ queryEnd: View;
-  /** Rows by token: U distinct tokens, [U] ids, [U + 1] start, [N] rows sorted by token. */
+  /**
+   * Rows sorted by token, for the embedding gradient: U distinct tokens, [U] ids, [U + 1] start of each token's rows,
+   * [N] rows.
+   */
   byToken: { U: number; ids: View; start: View; rows: View };
 }
 
@@ -73,8 +79,8 @@ export function createBackwardScratch(
 }
 
 /**
- * Records backward for everything below the head. `scratch.dx` must hold the gradient of `activations.xOut`. `options`
- * must equal those of the forward pass.
+ * Records the backward pass of everything below the head. `scratch.dx` must hold the gradient of `activations.xOut`.
+ * `options` must equal those of the forward pass.
  */
 export function recordBackward(
   gpu: Gpu,
@@ -88,7 +94,7 @@ export function recordBackward(
   const adapters = loraPass(model, activations, options);
   const last = activations.layers.length - 1;
   for (let l = last; l >= 0; l--) {
-    // The last layer's activations are still valid from the forward pass.
+    // The activations of the last layer are still valid from the forward pass.
     if (activations.checkpoint && l < last)
       recordLayer(gpu, model, l, rows, activations.layers[l], undefined, { adapters });
     recordLayerBackward(gpu, model, l, rows, activations, scratch, grads, adapters);
@@ -114,13 +120,13 @@ function recordLayerBackward(
   const { N, positions, ranges, queryEnd } = rows;
   const { partial } = scratch;
   const qkvWidth = (H + 2 * K) * D;
-  /** dIn [N, I] = dOut [N, O] W, with W stored as [I, O]. */
+  /** Records dIn [N, I] = dOut [N, O] W, where W is stored as [I, O]. */
   const inputGradient = (dOut: View, weight: View, I: number, O: number, dIn: View) => {
     if (!scratch.transposed) return model.weights.product({ x: dOut, b: weight, y: dIn, M: N, N: I, K: O }, true);
     transpose(gpu, { x: model.weights.float32(weight), y: scratch.transposed, N: I, C: O });
     matmulNn(gpu, { x: dOut, b: scratch.transposed, y: dIn, M: N, N: I, K: O });
   };
-  /** Gradient of the weight, or of its adapters, which also add to dIn. */
+  /** Records the gradient of a weight, or of the weight's adapters. Adapters also add to the input gradient dIn. */
   const weightGradient = (
     group: LoraGroup,
     x: View,

@@ -11,13 +11,16 @@ import { InputError } from '../errors.ts';
 interface RopeScaling {
   ropeType: 'llama3' | 'linear';
   factor: number;
-  /** The next three belong to llama3 only. */
+  /** Set only if `ropeType` is llama3, like the next two keys. */
   lowFreqFactor?: number;
   highFreqFactor?: number;
   originalMaxPositionEmbeddings?: number;
 }
 
-/** Sizes and options of a model of the Llama family, read from config.json. parseModelConfig fills in missing ones. */
+/**
+ * Sizes and options of a model of the Llama family, read from config.json. `parseModelConfig` fills in values that the
+ * file lacks.
+ */
 export interface ModelConfig {
   /** Class name in transformers. */
   architecture: 'LlamaForCausalLM' | 'Qwen2ForCausalLM' | 'Qwen3ForCausalLM' | 'SmolLM3ForCausalLM';
@@ -27,38 +30,38 @@ export interface ModelConfig {
   /** L */ numHiddenLayers: number;
   /** H */ numAttentionHeads: number;
   /** K */ numKeyValueHeads: number;
-  /** D; not always C / H */ headDim: number;
-  /** Added to the mean square before the root. */
+  /** D, the dimension of one head; not always C / H */ headDim: number;
+  /** Constant that RMSNorm adds to the mean square before the root. */
   rmsNormEps: number;
   /** Base of the rotary frequencies. */
   ropeTheta: number;
-  /** Scaling of the frequencies for longer contexts; null = no scaling. */
+  /** Scaling of the rotary frequencies for longer contexts; null = no scaling. */
   ropeScaling: RopeScaling | null;
   /** Number of positions that the model was trained for. */
   maxPositionEmbeddings: number;
-  /** True if the head uses the embedding's weights. */
+  /** True if the language-model head uses the embedding's weights. */
   tieWordEmbeddings: boolean;
-  /** True for a bias on the q, k and v products (Qwen2; `attention_bias` elsewhere). */
+  /** True for a bias on the q, k and v projections (always in Qwen2; `attention_bias` in other models). */
   qkvBias: boolean;
   /**
-   * True for a bias on the output product of attention, which `attention_bias` also sets, except for Qwen2. Default:
+   * True for a bias on the output projection of attention, which `attention_bias` also sets, except in Qwen2. Default:
    * false.
    */
   oBias?: boolean;
-  /** True for a bias on gate, up and down (Llama's `mlp_bias`). Default: false. */
+  /** True for a bias on the gate, up and down projections (Llama's `mlp_bias`). Default: false. */
   mlpBias?: boolean;
-  /** True for RMSNorm over D on every q and k head before RoPE (Qwen3). */
+  /** True for an RMSNorm over the D values of every q and k head before RoPE (Qwen3). */
   qkNorm: boolean;
-  /** Standard deviation of fresh weights. */
+  /** Standard deviation of newly initialised weights. */
   initializerRange: number;
   /**
-   * Ids of `eos_token_id`, and of `generation_config.json` if the folder has one. Undefined: only the tokenizer's
-   * `eos_token`.
+   * Token ids in `eos_token_id`, and in `generation_config.json` if the folder has that file. Undefined: only the
+   * tokenizer's `eos_token` ends a turn.
    */
   eosTokenIds?: number[];
 }
 
-/** transformers' defaults of missing keys that differ by architecture. */
+/** transformers' defaults of keys whose default depends on the architecture. */
 const DEFAULTS = {
   LlamaForCausalLM: { modelType: 'llama', kvHeads: null, headDim: null, maxPositions: 2048, theta: 1e4, tied: false },
   Qwen2ForCausalLM: { modelType: 'qwen2', kvHeads: 32, headDim: null, maxPositions: 32768, theta: 1e4, tied: false },
@@ -104,7 +107,7 @@ export function parseModelConfig(json: unknown): ModelConfig {
   return config;
 }
 
-/** Inverse of `parseModelConfig`, in a form that transformers 4 and 5 both read. */
+/** Inverse of `parseModelConfig`: returns a `config.json` that transformers 4 and 5 both read. */
 export function modelConfigToJson(config: ModelConfig): Json {
   return {
     architectures: [config.architecture],
@@ -131,7 +134,7 @@ export function modelConfigToJson(config: ModelConfig): Json {
   };
 }
 
-/** Ids as transformers writes them: a number for one id, a list for several. */
+/** Token ids as transformers writes them: a number for one id, a list for several. */
 export const oneOrAll = (ids: readonly number[]): number | readonly number[] => (ids.length === 1 ? ids[0] : ids);
 
 /**
@@ -149,7 +152,7 @@ export function readEosTokenIds(json: Json, file: string, vocabSize: number): nu
   );
 }
 
-/** RoPE tables for the kernels: float64 angles, rounded once. cos, sin [P, D / 2]. */
+/** RoPE tables cos and sin [P, D / 2] for the kernels, computed in float64 and rounded once. */
 export function ropeTables(config: ModelConfig, maxPositions: number): { cos: Float32Array; sin: Float32Array } {
   const { cos, sin } = ropeTables64(config, maxPositions);
   return { cos: Float32Array.from(cos), sin: Float32Array.from(sin) };
@@ -180,8 +183,8 @@ export function ropeFrequencies({ headDim, ropeTheta, ropeScaling }: ModelConfig
 }
 
 /**
- * Llama 3.1's rule: long wavelengths are stretched by `factor`, short ones stay unchanged, and those between are
- * blended.
+ * Llama 3.1's scaling rule: long wavelengths are multiplied by `factor`, short ones stay unchanged, and those between
+ * are interpolated.
  */
 function llama3Scaled(frequency: number, scaling: RopeScaling): number {
   const { factor, lowFreqFactor, highFreqFactor, originalMaxPositionEmbeddings } = scaling;
@@ -210,7 +213,10 @@ function readArchitecture(json: Json): ModelConfig['architecture'] {
   );
 }
 
-/** Throws InputError that names the first key whose value would change the computation in a way that is not implemented. */
+/**
+ * Throws InputError that names the first key whose value would change the model's computation in a way that is not
+ * supported.
+ */
 function refuseUnsupported(json: Json, architecture: ModelConfig['architecture']): void {
   const refuse = (key: string, allowed: string): never => {
     throw new InputError(
@@ -237,7 +243,9 @@ function skipsRope(json: Json, architecture: ModelConfig['architecture']): boole
   return layers.length !== json['num_hidden_layers'] || layers.some((on) => on !== 1);
 }
 
-/** Qwen2 always has a bias on q, k and v only, and reads no flag. Only Llama and SmolLM3 read `mlp_bias`. */
+/**
+ * Qwen2 always has a bias on q, k and v only, whatever `attention_bias` says. Only Llama and SmolLM3 read `mlp_bias`.
+ */
 function readBiases(json: Json, architecture: ModelConfig['architecture']) {
   if (architecture === 'Qwen2ForCausalLM') return { qkvBias: true };
   const readsMlp = architecture === 'LlamaForCausalLM' || architecture === 'SmolLM3ForCausalLM';
@@ -246,7 +254,7 @@ function readBiases(json: Json, architecture: ModelConfig['architecture']) {
   return { qkvBias, ...(qkvBias && { oBias: true }), ...(mlpBias && { mlpBias }) };
 }
 
-/** Qwen's rule: layers from `max_window_layers` on use a sliding window, if the flag is set. */
+/** Qwen's rule: layers from `max_window_layers` on use a sliding window, if `use_sliding_window` is true. */
 function slidingWindowInUse(json: Json, architecture: ModelConfig['architecture']): boolean {
   if (typeof json['sliding_window'] !== 'number') return false;
   if (architecture === 'LlamaForCausalLM') return true;
@@ -255,12 +263,15 @@ function slidingWindowInUse(json: Json, architecture: ModelConfig['architecture'
   return !(typeof firstWindowed === 'number' && firstWindowed >= Number(json['num_hidden_layers']));
 }
 
-/** Reads `rope_theta` + `rope_scaling` (transformers 4) or `rope_parameters` (transformers 5), which holds both. */
+/**
+ * Reads `rope_theta` and `rope_scaling` (transformers 4), or `rope_parameters` (transformers 5), which contains both.
+ */
 function readRope(json: Json, theta: number): Pick<ModelConfig, 'ropeTheta' | 'ropeScaling'> {
   const key = isObject(json['rope_parameters']) ? 'rope_parameters' : 'rope_scaling';
   const rope = json[key] ?? {};
   if (!isObject(rope)) throw new InputError(`config.json: "${key}" is ${show(rope)}, but must be an object or null.`);
-  // transformers 5 has these in here: one set of parameters for each type of layer, and a part of a head.
+  // In transformers 5 this object can hold one set of parameters for each type of layer, or a factor for rotating only
+  // a part of each head.
   const own = Object.entries(rope).find(
     ([name, value]) => isObject(value) || (name === 'partial_rotary_factor' && value !== 1),
   );
@@ -323,11 +334,11 @@ function checkHeads({ numAttentionHeads, numKeyValueHeads, headDim }: ModelConfi
   }
 }
 
-/** More layers than any model has, and more values per matrix than a buffer of any adapter holds. */
+/** Limits on sizes: more layers than any model has, and more values per matrix than a buffer of any adapter holds. */
 const MAX_LAYERS = 1024;
 const MAX_MATRIX = 2 ** 32;
 
-/** Throws InputError for impossible sizes, for which not even a memory plan could be computed. */
+/** Throws InputError for impossible sizes, for which the memory could not even be estimated. */
 function checkSizes(config: ModelConfig): void {
   const { numHiddenLayers, hiddenSize, headDim, numAttentionHeads } = config;
   if (numHiddenLayers > MAX_LAYERS) {
@@ -349,7 +360,10 @@ function readCount(json: Json, key: string, fallback?: number): number {
   return value;
 }
 
-/** Smallest and largest values that float32 arithmetic and tables of positions can use. Each range is wider than any model needs. */
+/**
+ * Smallest and largest values with which float32 arithmetic and the tables of positions work. Each range is wider than
+ * any model needs.
+ */
 const RANGES: Readonly<Record<string, readonly [number, number]>> = {
   rms_norm_eps: [1e-30, 1],
   rope_theta: [1, 1e12],
@@ -384,7 +398,7 @@ function isObject(value: unknown): value is Json {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** A value of the file, truncated to fit into an error message. */
+/** Truncates a value from the file to fit into an error message. */
 function show(value: unknown): string {
   const text = JSON.stringify(value) ?? 'absent';
   return text.length > 80 ? `${text.slice(0, 77)}...` : text;

@@ -1,6 +1,6 @@
 /**
- * Interface through which a model is trained, like verl's engines. Two implementations: `wgslEngine.ts` (default,
- * hand-written kernels) and `src/extensions/tfjs/engine.ts` (autodiff, used as an oracle).
+ * Interface through which a model is trained, like verl's engines. It has two implementations: `wgslEngine.ts`
+ * (default, hand-written kernels) and `src/extensions/tfjs/engine.ts` (autodiff, used as an oracle).
  */
 
 import type { PolicyLossText } from '../gpu/ops/policy_loss.ts';
@@ -8,7 +8,8 @@ import type { ModelConfig } from './config.ts';
 import type { OptimizerName } from './optimizer/spec.ts';
 
 /**
- * Sequences concatenated, with a group's shared prompt once. Plain typed arrays, so it can be sent to a worker.
+ * One micro-batch: sequences concatenated to rows, with a group's shared prompt once. Plain typed arrays, so it can be
+ * sent to a worker.
  *
  * Example, one group: prompt P0 P1, sample a = A0 A1, sample b = B0 B1 B2 (B1 is tool output, not trained). A sample's
  * last token predicts no other token and no query sees it, so it has no row (A1 and B2 are targets only).
@@ -32,13 +33,13 @@ export interface PackedBatch {
   queryEnd: Uint32Array;
   /** [R] */
   headRows: Uint32Array;
-  /** [R + 1] into rowEntries */
+  /** [R + 1] entries of head row r are rowEntries[rowStart[r]] .. rowEntries[rowStart[r + 1] - 1] */
   rowStart: Uint32Array;
-  /** [E] entry numbers, grouped by head row */
+  /** [E] entry numbers, sorted by head row */
   rowEntries: Uint32Array;
-  /** [E] index into headRows of each entry */
+  /** [E] head row of each entry, as index into headRows */
   entryRow: Uint32Array;
-  /** [E] the token each entry predicts */
+  /** [E] token that each entry predicts */
   targets: Uint32Array;
   /** [S + 1] entries of sample s are seqStart[s] .. seqStart[s + 1] */
   seqStart: Uint32Array;
@@ -49,27 +50,31 @@ export interface PackedBatch {
  * natural.
  */
 export interface PolicyLossInputs {
-  /** Log-prob under the policy that sampled (or the proximal policy), at the same temperature. */
+  /**
+   * Log-prob under the policy in the ratio's denominator (the sampler or the proximal policy), at the same temperature.
+   */
   oldLogProbs: Float32Array;
   /** [E] advantage of each token. */
   advantages: Float32Array;
   /** Weight of the token in the mini-batch's scalar loss: aggregation x mask x importance weight. */
   weights: Float32Array;
-  /** Weight of its KL and entropy terms: aggregation x mask. */
+  /** Weight of the token's KL and entropy terms: aggregation x mask. */
   klWeights: Float32Array;
-  /** Weight of the entropy term, if it differs from klWeights: 0 outside the tokens of topEntropyQuantile. */
+  /**
+   * Weight of the token's entropy term, if different from klWeights: 0 for tokens that topEntropyQuantile excludes.
+   */
   entropyWeights?: Float32Array;
   /** Log-prob under the frozen reference. Undefined if the loss has no KL. */
   refLogProbs?: Float32Array;
-  /** 1 = trained; sequence-level losses average over these. Default: all. */
+  /** 1 = trained; sequence-level losses average over the trained tokens. Default: all are trained. */
   mask?: Float32Array;
-  /** 1 = selected by clip-cov or kl-cov over the whole mini-batch. Default: none selected. */
+  /** 1 = selected by clip-cov or kl-cov in the full mini-batch. Default: none selected. */
   selected?: Float32Array;
 }
 
 /**
- * A policy loss ready to run: its WGSL text, its numbers, and its KL and entropy terms. `lossSpec()` of
- * `src/grpo/losses` creates one.
+ * A policy loss with all settings, as an engine runs it: its WGSL text, its parameters, and its KL and entropy terms.
+ * `lossSpec()` of `src/grpo/losses` creates one.
  */
 export interface PolicyLossSpec extends PolicyLossText {
   /** Weight of the KL term in the loss; 0 = off. */
@@ -82,51 +87,51 @@ export interface PolicyLossSpec extends PolicyLossText {
   entropyCoeff: number;
 }
 
-/** Loss that `forwardBackward` minimises, over the E entries of a batch. */
+/** Loss that `forwardBackward` minimises. It is a sum over the E entries of a batch. */
 export type TrainLoss =
   /** -sum_e weights[e] * logp[e]: supervised training. */
   | { kind: 'nll'; weights: Float32Array }
-  /** Fused on the device, without a read-back between forward and backward. */
+  /** A policy loss that runs on the device, without a read-back between forward and backward. */
   | { kind: 'policy'; spec: PolicyLossSpec; inputs: PolicyLossInputs }
-  /** d loss / d logp[e] as numbers: for custom losses and tests. */
+  /** Given values of d loss / d logp[e], for custom losses and tests. */
   | { kind: 'coefficients'; dLogProbs: Float32Array; dEntropy?: Float32Array };
 
-/** All [E], in entry order. */
+/** Outputs of a forward pass for each entry; all [E], in entry order. */
 export interface TokenOutputs {
   /** log p(target | context) at the given temperature, natural log. */
   logProbs: Float32Array;
-  /** Entropy in nats of the full distribution at the predicting row. */
+  /** Entropy in nats of the full distribution at the row that predicts the target. */
   entropy: Float32Array;
 }
 
 /**
- * Bounds of each entry's target in the cumulative distribution of its row. All [E], with masses as kernels/sample.wgsl
- * sums them. A random number u samples the target if below <= u * total < through.
+ * Place of each entry's target in the cumulative distribution of its row. All [E], with probability masses summed as in
+ * kernels/sample.wgsl. A random number u in [0, 1) samples the target if below <= u * total < through.
  */
 export interface DrawBounds {
   /** Same as TokenOutputs.logProbs. */
   logProbs: Float32Array;
-  /** Mass of the tokens before the target. */
+  /** Probability mass of the tokens before the target. */
   below: Float32Array;
-  /** Mass of the tokens up to and including the target. */
+  /** Probability mass of the tokens up to and including the target. */
   through: Float32Array;
-  /** Mass of all tokens: 1 up to rounding. */
+  /** Probability mass of all tokens: 1 up to rounding. */
   total: Float32Array;
 }
 
 /** Numbers of one optimizer step. Betas and eps are AdamW's; Muon uses them for parameters other than matrices. */
 export interface OptimizerOptions {
-  /** Must equal the engine's optimizer, if given. */
+  /** Name of the engine's optimizer. Throws if it is given and differs. */
   optimizer?: OptimizerName;
   /** Learning rate of this step. */
   lr: number;
-  /** Decay of the gradient's mean. The momentum of SGD and Muon is set on the engine. */
+  /** Decay of the gradient's running mean. The momentum of SGD and Muon is an option of the engine instead. */
   beta1: number;
-  /** Decay of the squared gradient's mean. */
+  /** Decay of the running mean of the squared gradient. */
   beta2: number;
-  /** Added to the root of the squared gradient's mean. */
+  /** Constant added to the root of that mean. */
   eps: number;
-  /** Decoupled from the gradient, except for SGD, where it is added to the gradient as in PyTorch. */
+  /** Weight decay, decoupled from the gradient, except for SGD, where it is added to the gradient as in PyTorch. */
   weightDecay: number;
   /** Gradients are scaled so that their global L2 norm is at most this; 0 = no clipping. */
   gradClip: number;
@@ -134,9 +139,9 @@ export interface OptimizerOptions {
 
 /** Result of an optimizer step. */
 export interface OptimizerStepResult {
-  /** Global L2 norm before clipping. */
+  /** Global L2 norm of the gradient before clipping. */
   gradNorm: number;
-  /** True if the norm was not finite, so that the update was skipped. */
+  /** True if the norm was not finite, so that no weight was updated. */
   skipped: boolean;
 }
 
@@ -152,31 +157,33 @@ export interface ModelEngine {
   /** Returns log-probs and entropies of a batch; changes no state. */
   logProbs(batch: PackedBatch, options: { temperature: number }): Promise<TokenOutputs>;
   /**
-   * Returns log-probs of a batch, and the random numbers that would have sampled its targets. Undefined if the engine
-   * cannot compute them.
+   * Returns log-probs of a batch, and the range of random numbers that would sample each target. Undefined if the
+   * engine cannot compute them.
    */
   drawBounds?(batch: PackedBatch, options: { temperature: number }): Promise<DrawBounds>;
   /** Runs forward, loss and backward. Parameter gradients accumulate until the optimizer step. */
   forwardBackward(batch: PackedBatch, loss: TrainLoss, options: { temperature: number }): Promise<TokenOutputs>;
   /**
-   * Clips the gradient, updates the weights in place, zeroes the gradients. Rollout on shared buffers reads the new
-   * weights in its next pass; its cache holds values of the old weights until `CheckpointEngine.updateWeights`.
+   * Clips the gradient, updates the weights in place, zeroes the gradients. A rollout that shares the buffers reads the
+   * new weights in its next pass. Its KV cache holds values from the old weights until
+   * `CheckpointEngine.updateWeights`.
    */
   optimizerStep(options: OptimizerOptions): Promise<OptimizerStepResult>;
   /** Zeroes the gradients of an update that failed before its optimizer step, like PyTorch's zero_grad. */
   zeroGrad(): Promise<void>;
-  /** Current weights by Hugging Face name, for tests and checkpoints. */
+  /** Returns the current weights by Hugging Face name, for tests and checkpoints. */
   exportWeights(): Promise<TensorMap>;
   /** Replaces weights by Hugging Face name; shapes must fit. */
   importWeights(tensors: TensorMap): Promise<void>;
   /**
-   * Optimizer state for resuming: the scalar `step`, and per weight `<name>.exp_avg` and `.exp_avg_sq` (AdamW) or
-   * `.momentum_buffer` (SGD, Muon). Optimizers other than AdamW add a mark `optimizer.<name>`.
+   * Returns the optimizer state, with which a run can resume: the scalar `step`, and per weight `<name>.exp_avg` and
+   * `.exp_avg_sq` (AdamW) or `.momentum_buffer` (SGD, Muon). Optimizers other than AdamW add a tensor
+   * `optimizer.<name>`, which names the optimizer.
    */
   exportOptimizer(): Promise<TensorMap>;
   /** Restores the optimizer state. Throws InputError for the state of another optimizer. */
   importOptimizer(tensors: TensorMap): Promise<void>;
-  /** Gradients by Hugging Face name, before clipping, for tests. */
+  /** Returns the gradients by Hugging Face name, before clipping, for tests. */
   exportGradients(): Promise<TensorMap>;
   /** Frees all buffers. No method can be called afterwards. */
   destroy(): void;

@@ -1,6 +1,6 @@
 /**
- * Forward pass over rows of tokens, recorded by the same code for training, scoring, prefill and decoding. The
- * differences are where keys and values are written (`kvRows`, `kv`), and if every layer has separate activations
+ * Records the forward pass over rows of tokens; the same code serves training, scoring, prefill and decoding. They
+ * differ in where keys and values are written (`kvRows`, `kv`), and in whether every layer has separate activations
  * (training) or all share one set.
  */
 
@@ -25,25 +25,25 @@ export interface RowViews {
   /** [N] */ positions: View;
   /** [N] */ kvRows: View;
   /** [N, 4] */ ranges: View;
-  /** True if every row is of another sequence, like in a decode step. */ alone?: boolean;
+  /** True if every row belongs to a different sequence, as in a decode step. */ alone?: boolean;
 }
 
 export interface ForwardOptions {
-  /** false = only the base model, like the reference policy. */
+  /** False to run only the base model without adapters, as for the reference policy. */
   adapters?: boolean;
-  /** Enables the adapters' dropout; the masks are computed from it. */
+  /** Enables dropout in the adapters, with masks computed from this random key. */
   dropKey?: number | undefined;
-  /** True if no backward pass follows, so that buffers which only backward reads need not be written. */
+  /** True if no backward pass follows. Buffers that only the backward pass reads are then not written. */
   inference?: boolean;
 }
 
-/** Settings of a pass that its layers read. */
+/** Settings of the forward pass that each layer needs. */
 interface LayerPass {
   adapters: LoraPass | undefined;
   inference?: boolean | undefined;
 }
 
-/** Records the layers; afterwards `activations.xOut` holds the residual stream before the final norm, [N, C]. */
+/** Records all layers. Afterwards `activations.xOut` holds the residual stream before the final norm, [N, C]. */
 export function recordForward(
   gpu: Gpu,
   model: LlamaModel,
@@ -63,7 +63,9 @@ export function recordForward(
   });
 }
 
-/** Returns the adapters' part of a pass; undefined if the model has no adapters or they are off. */
+/**
+ * Returns the settings with which adapters take part in a pass; undefined if the model has no adapters or they are off.
+ */
 export function loraPass(
   { lora }: LlamaModel,
   activations: Activations,
@@ -74,7 +76,7 @@ export function loraPass(
   return { lora, ...activations.lora, dropKey };
 }
 
-/** Records a layer. Without `xNext`, omits its last product, which backward does not need. */
+/** Records one layer. Without `xNext`, omits the layer's last product, which backward does not need. */
 export function recordLayer(
   gpu: Gpu,
   model: LlamaModel,
@@ -103,7 +105,7 @@ export function recordLayer(
 
   rmsnorm(gpu, { x: a.xMid, weight: w.mlpNorm, y: a.h2, rstd: a.rstd2, N, C, eps });
   const gateUp = { x: a.h2, b: w.wgu, M: N, N: 2 * F, K: C };
-  const bare = !w.bgu && !adapters?.lora.groups.has('gu'); // no operation between the product and SwiGLU
+  const bare = !w.bgu && !adapters?.lora.groups.has('gu'); // no operation between the gate/up product and SwiGLU
   if (!(inference && bare && weights.gatedProduct({ ...gateUp, y: a.act }))) {
     weights.product({ ...gateUp, bias: w.bgu, y: a.gu });
     if (adapters) recordLora(gpu, adapters, l, 'gu', a.h2, a.gu, N);
@@ -114,7 +116,10 @@ export function recordLayer(
   if (adapters) recordLora(gpu, adapters, l, 'down', a.act, xNext, N);
 }
 
-/** Records y = residual + x b (+ bias). The product adds only one term, so a bias needs a second pass. */
+/**
+ * Records y = residual + x b (+ bias). The matmul kernel adds only one term, so with a bias the residual is added by a
+ * second kernel.
+ */
 function productOnto(gpu: Gpu, weights: GpuWeights, residual: View, { bias, ...args }: MatmulArgs): void {
   if (!bias) return weights.product({ ...args, add: residual });
   weights.product({ ...args, bias });

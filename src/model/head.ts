@@ -16,7 +16,7 @@ import type { ModelConfig } from './config.ts';
 import type { LlamaModel } from './llama.ts';
 import type { GpuWeights } from './weights/gpuWeights.ts';
 
-/** Device side of PackedBatch's head part, and the outputs. */
+/** The head's part of a PackedBatch on the device, and its outputs. */
 export interface HeadBatch {
   R: number;
   E: number;
@@ -27,38 +27,43 @@ export interface HeadBatch {
   /** [E] */ targets: View;
   /** [E] out */ logp: View;
   /** [E] out */ entropy: View;
-  /** [E, 3] out, if requested: see kernels/head_cdf.wgsl */ cdf?: View | undefined;
+  /** [E, 3] output of kernels/head_cdf.wgsl, if requested */ cdf?: View | undefined;
   /** [E] d loss / d logp */ dLogp: View;
   /** [E] d loss / d entropy */ dEntropy: View;
 }
 
 const LOGITS_BYTES = 32 << 20;
 
-/** Largest table of which products read a transposed copy. Larger tables are read untransposed, row by row. */
+/**
+ * Maximum bytes of a table (the head's weight matrix) that is kept as a transposed copy. Larger tables are read
+ * untransposed, row by row.
+ */
 const HEAD_COPY_BYTES = 64 << 20;
 
 /**
- * True if a float32 table is copied. With a copy the products are as fast or faster, but it doubles the table's memory.
+ * True if a transposed copy of a float32 table is kept. Products with the copy are as fast or faster, but it doubles
+ * the table's memory.
  */
 const keepsCopy = ({ vocabSize: V, hiddenSize: C }: ModelConfig, most = HEAD_COPY_BYTES): boolean => V * C * 4 <= most;
 
 /**
- * Owns the buffers of the head for a limited number of rows at a time: logits and their statistics, the normed rows,
- * the transposed table. Throws OutOfMemoryError like the device, RangeError for more rows than fit.
+ * Owns the buffers of the head for a limited number of rows at a time: logits and their statistics, the normalised
+ * rows, the transposed table. Throws OutOfMemoryError if the device has too little memory, RangeError for more rows
+ * than fit.
  */
 export class Head {
-  /** Rows of logits that exist at a time. */
+  /** Number of rows whose logits exist at a time. */
   readonly chunkRows: number;
   readonly logits: View;
   readonly stats: View;
   readonly #gpu: Gpu;
   readonly #model: LlamaModel;
   /**
-   * [C, rows] transposed copies of the head's chunks. Empty if products read the table untransposed. One buffer,
-   * written before every use, if the table is packed.
+   * [C, rows] transposed copies of the head's chunks. Empty if products read the table untransposed. If the table is
+   * packed, one buffer that is written before every use.
    */
   readonly #headT: View[];
-  /** [chunkRows, rows] logits of one chunk of the head. Undefined if there is only one chunk. */
+  /** [chunkRows, rows] logits for one chunk of the vocabulary. Undefined if the head has only one chunk. */
   readonly #part: View | undefined;
   readonly #gathered: View;
   readonly #hidden: View;
@@ -69,7 +74,7 @@ export class Head {
   readonly #hiddenChunks: View[];
   readonly #dHiddenChunks: View[];
 
-  /** @param oneChunk true to hold all maxRows rows of logits at the same time, as sampling needs. */
+  /** @param oneChunk true to hold the logits of all maxRows rows at the same time, as sampling needs */
   constructor(gpu: Gpu, model: LlamaModel, maxRows: number, forTraining: boolean, oneChunk = false) {
     const { hiddenSize: C, vocabSize: V } = model.config;
     this.#gpu = gpu;
@@ -97,7 +102,7 @@ export class Head {
     this.#dHiddenChunks = forTraining ? this.#chunks(this.#dHidden, maxRows) : [];
   }
 
-  /** Records the transposed copy of the head that the products read. Call it after every change of the weights. */
+  /** Records the transposed copies of the head's chunks. Must be called after every change of the weights. */
   refresh(): void {
     this.#model.weights.views.head.forEach((chunk, i) => {
       if (!chunk.view.packed && this.#headT[i]) this.#transpose(chunk, this.#headT[i]);
@@ -105,8 +110,8 @@ export class Head {
   }
 
   /**
-   * Records final norm and logits of R rows of x that fit one chunk, for sampling. `logits` and `stats` hold the
-   * result.
+   * Records final norm and logits of R rows of x, at most one chunk of rows, for sampling. `logits` and `stats` hold
+   * the result.
    */
   recordLogits(x: View, rows: View, R: number, temperature: number): void {
     if (R > this.chunkRows) throw new RangeError(`${R} rows of logits do not fit a chunk of ${this.chunkRows}.`);
@@ -114,7 +119,9 @@ export class Head {
     this.#logits(0, R, temperature);
   }
 
-  /** Records log-prob and entropy of every entry and, if requested, its place in the cumulative distribution. */
+  /**
+   * Records log-prob and entropy of every entry and, if requested, the target's place in the cumulative distribution.
+   */
   recordForward(x: View, batch: HeadBatch, temperature: number): void {
     const { R, E, entryRow, targets, logp, entropy, cdf } = batch;
     const { logits, stats } = this;
@@ -130,8 +137,8 @@ export class Head {
   }
 
   /**
-   * Records the passes that add the weight gradients to `grads` (undefined = frozen weights) and write the input gradient
-   * to dx. dx is cleared first, so rows that predict no token are 0.
+   * Records the backward passes. They add the weight gradients to `grads` (undefined = frozen weights) and write the
+   * input gradient to dx. dx is cleared first, so it is 0 in rows that predict no token.
    */
   recordBackward(batch: HeadBatch, temperature: number, grads: GpuWeights | undefined, dx: View): void {
     const gpu = this.#gpu;
@@ -193,7 +200,7 @@ export class Head {
     headStats(this.#gpu, { logits: this.logits, stats: this.stats, R: rows, V, temperature });
   }
 
-  /** Records y = x times chunk i of the table, transposed. */
+  /** Records y = x b^T, where b is chunk i of the table. */
   #product(x: View, i: number, y: View, M: number): void {
     const chunk = this.#model.weights.views.head[i];
     const sizes = { x, y, M, N: chunk.rows, K: this.#model.config.hiddenSize };
@@ -207,7 +214,7 @@ export class Head {
     transpose(this.#gpu, { x: this.#model.weights.float32(view), y, N, C: this.#model.config.hiddenSize });
   }
 
-  /** The columns of `logits` for chunk `i` of the head, as a separate matrix. */
+  /** Returns the columns of `logits` for chunk `i` of the vocabulary, as a separate matrix. */
   #takeColumns(i: number, R: number): View {
     if (!this.#part) return this.logits;
     const { first, rows: C } = this.#model.weights.views.head[i];
@@ -227,8 +234,8 @@ export class Head {
 }
 
 /**
- * Number of rows whose logits take at most 32 MiB: a multiple of 64, or of 128 for halves, so that chunks start at
- * 256-byte offsets.
+ * Returns the number of rows whose logits take at most 32 MiB. It is a multiple of 64, or of 128 for 16-bit logits, so
+ * that chunks start at 256-byte offsets.
  */
 function headChunkRows(config: ModelConfig, maxRows: number, half: boolean): number {
   const step = half ? 128 : 64;

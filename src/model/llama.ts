@@ -1,4 +1,7 @@
-/** A model on the device: weights, rotary table and adapters. Training, scoring and rollout share it. */
+/**
+ * A Llama-family model on the device: weights, rotary table and adapters. Training, scoring and rollout use the same
+ * one.
+ */
 
 import type { Gpu } from '../gpu/device.ts';
 import type { View } from '../gpu/view.ts';
@@ -8,34 +11,37 @@ import type { Packing } from './weights/arena.ts';
 import { GpuWeights, type MatrixForm } from './weights/gpuWeights.ts';
 import type { StoredFormats } from './weights/plan.ts';
 
-/** A model on the device; all passes share it. */
+/** A model on the device, used by all passes. */
 export interface LlamaModel {
   config: ModelConfig;
   weights: GpuWeights;
-  /** [P, D] cos | sin */
+  /** [P, D] rotary table: cos | sin */
   rope: View;
-  /** Adapters; if present, the weights are frozen. */
+  /** LoRA adapters; if present, the base weights are frozen. */
   lora?: Lora;
-  /** Largest table of the head, in bytes, of which a transposed copy is kept. Default: HEAD_COPY_BYTES of head.ts. */
+  /** Maximum bytes of a head table that is also kept as a transposed copy. Default: HEAD_COPY_BYTES of head.ts. */
   headCopyBytes?: number;
   /** True if products read and write 16-bit floats, except for the residual stream. */
   half: boolean;
 }
 
 export interface ModelOptions {
-  /** Adapters to train instead of the weights. */
+  /** Adapters that are trained instead of the weights. */
   lora?: LoraConfig | undefined;
   /** Storage form of the matrices. Default: 'trained'. */
   form?: MatrixForm | undefined;
-  /** True to store activations as 16-bit floats, which needs shader-f16. */
+  /** True to store activations as 16-bit floats; needs the WebGPU feature shader-f16. */
   half?: boolean | undefined;
-  /** Required if `form` is a packed one, or if there are `stored` formats. */
+  /** Code of packed formats. Required if `form` is a packed one, or if there are `stored` formats. */
   packing?: Packing | undefined;
-  /** Packed formats of tensors that stay as their file has them. Only if `form` is not set and only adapters are trained. */
+  /**
+   * Packed formats of tensors that stay as they are in the file. Only if `form` is not set and only adapters are
+   * trained.
+   */
   stored?: StoredFormats | undefined;
 }
 
-/** Allocates the buffers of a model without contents; a memory plan counts these. */
+/** Allocates the buffers of a model without their contents, for example to count the memory that it needs. */
 export function allocateModel(
   gpu: Gpu,
   config: ModelConfig,
@@ -61,9 +67,9 @@ export function createModel(
 }
 
 /**
- * Allocates a copy of a model with separate buffers for the trained weights; all others are shared. Passes over the
- * copy do not see training. The new buffers are empty. The copy is not trained, so if passes read halves it has only
- * the halves.
+ * Allocates a copy of a model with separate buffers for the trained weights, which are empty; all other buffers are
+ * shared. Training does not affect passes over the copy. If passes read 16-bit floats, the copy has only these, because
+ * it is not trained.
  */
 export function allocateCopy(gpu: Gpu, model: LlamaModel): LlamaModel {
   const { config, lora, half } = model;
@@ -71,11 +77,14 @@ export function allocateCopy(gpu: Gpu, model: LlamaModel): LlamaModel {
   return { ...model, lora: { ...lora, weights: new LoraWeights(gpu, config, lora.config, 'rollout.lora') } };
 }
 
-/** Trained blocks of a model by label, as passes read them: the adapters if it has some, otherwise the weights. */
+/**
+ * Returns the trained blocks of a model by label, as passes read them: the adapters if the model has some, otherwise
+ * the weights.
+ */
 export const trainedBlocks = ({ weights, lora }: LlamaModel): ReadonlyMap<string, View> =>
   (lora?.weights ?? weights).readBlocks;
 
-/** Records a copy of the trained blocks to a model from `allocateCopy`. Returns the number of bytes. */
+/** Records copies of the trained blocks to a model from `allocateCopy`. Returns the number of bytes. */
 export function copyTrained(gpu: Gpu, from: LlamaModel, to: LlamaModel): number {
   const target = trainedBlocks(to);
   let bytes = 0;

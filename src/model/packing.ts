@@ -3,30 +3,30 @@
 import type { PackedBatch } from './engine.ts';
 import { InputError } from '../errors.ts';
 
-/** A prompt and its samples. A plain sequence is a group with one sample. */
+/** A prompt and the samples that follow it. A plain sequence is a group with one sample. */
 export interface SequenceGroup {
-  /** Tokens that all samples start with; computed once. */
+  /** Prompt tokens, with which all samples start; each layer computes them once. */
   prompt: Uint32Array;
-  /** mask[t] = 1 if tokens[t] is predicted (trained or scored). */
+  /** mask[t] = 1 if tokens[t] is predicted, that is, trained or scored. */
   samples: { tokens: Uint32Array; mask: Uint8Array }[];
 }
 
 /**
- * One micro-batch and the origin of its entries. Samples without a masked token are in no micro-batch; a group can be
- * spread over several.
+ * One micro-batch, and for each entry (predicted token) where it comes from. Samples without a predicted token are in
+ * no micro-batch; a group can be spread over several.
  */
 export interface MicroBatch {
-  /** Rows of all its sequences, concatenated. */
+  /** All sequences of the micro-batch, concatenated to rows. */
   batch: PackedBatch;
   /** [E] index into `groups` */
   entryGroup: Uint32Array;
-  /** [E] index into that group's `samples` */
+  /** [E] index into the `samples` of the entry's group */
   entrySample: Uint32Array;
-  /** [E] index into that sample's `tokens` */
+  /** [E] index into the `tokens` of the entry's sample */
   entryPosition: Uint32Array;
 }
 
-/** A sample to pack: its rows are the tokens before the last masked one, because later tokens are not needed. */
+/** A sample to pack. Its rows are the tokens before the last predicted one; later tokens are not needed. */
 interface Piece {
   group: number;
   sample: number;
@@ -38,8 +38,8 @@ interface Piece {
 /**
  * Splits groups into micro-batches. A group stays together if it fits into `maxTokenLen` rows; otherwise its samples
  * are split over several micro-batches that each repeat the prompt. Order is kept. `maxSequences` also limits the
- * samples. Throws InputError for a sample that cannot fit, an empty prompt, or a mask whose length differs from its
- * tokens.
+ * number of samples in a micro-batch. Throws InputError for a sample that cannot fit, an empty prompt, or a mask whose
+ * length differs from its tokens.
  */
 export function packGroups(groups: SequenceGroup[], maxTokenLen: number, maxSequences = Infinity): MicroBatch[] {
   const cuts: Piece[][] = [];
@@ -68,7 +68,10 @@ export function packGroups(groups: SequenceGroup[], maxTokenLen: number, maxSequ
   return cuts.map((pieces) => packPieces(groups, pieces));
 }
 
-/** Samples of a group that predict a token, truncated after their last masked token. */
+/**
+ * Returns the samples of a group that have a token with mask 1 (a predicted token). Of each, only the tokens before the
+ * last predicted one become rows.
+ */
 function groupPieces(group: SequenceGroup, index: number): Piece[] {
   if (group.prompt.length === 0) {
     throw new InputError(`Group ${index} has an empty prompt. At least one token must precede the first response.`);
@@ -90,7 +93,7 @@ function checkFits({ group, sample, rows }: Piece, promptRows: number, maxTokenL
   );
 }
 
-/** Builds one micro-batch. Pieces of one group are neighbours. */
+/** Builds one micro-batch. Samples of one group must be neighbours in `pieces`. */
 function packPieces(groups: SequenceGroup[], pieces: Piece[]): MicroBatch {
   const rows = new RowWriter();
   const entries: { row: number; target: number; group: number; sample: number; position: number }[] = [];
@@ -125,14 +128,14 @@ function packPieces(groups: SequenceGroup[], pieces: Piece[]): MicroBatch {
   };
 }
 
-/** Collects rows, with the keys that each row sees and the last row that sees it. */
+/** Collects rows, with the range of key rows that each row sees and the last row that sees it. */
 class RowWriter {
   readonly #tokens: number[] = [];
   readonly #positions: number[] = [];
   readonly #ranges: number[] = [];
   readonly #queryEnd: number[] = [];
 
-  /** Adds prompt rows, which the rest of the prompt and all `responseRows` after it see. */
+  /** Adds prompt rows. Later prompt rows and all `responseRows` that follow see them. */
   addPrompt(prompt: Uint32Array, responseRows: number): { start: number; end: number } {
     const start = this.#tokens.length;
     const end = start + prompt.length;
@@ -142,7 +145,10 @@ class RowWriter {
     return { start, end };
   }
 
-  /** Adds response rows, which see the prompt and their own sequence. Returns the first row. */
+  /**
+   * Adds response rows, which see the prompt and earlier rows of their own sequence. Returns the index of the first
+   * row.
+   */
   addResponse(tokens: Uint32Array, prompt: { start: number; end: number }): number {
     const start = this.#tokens.length;
     const promptLength = prompt.end - prompt.start;
@@ -170,7 +176,7 @@ class RowWriter {
   }
 }
 
-/** Computes the distinct predicting rows and, for each, its entries in ascending order. */
+/** Computes the distinct rows that predict a token and, for each, its entries in ascending order. */
 function headRowTables(rowOfEntry: number[]): Pick<PackedBatch, 'headRows' | 'rowStart' | 'rowEntries' | 'entryRow'> {
   const headRows = Uint32Array.from(new Set(rowOfEntry)).sort();
   const indexOf = new Map(Array.from(headRows, (row, index) => [row, index]));

@@ -1,4 +1,4 @@
-/** The parameters of a model: Hugging Face names, shapes and order, and fresh values. */
+/** The parameters of a model: Hugging Face names, shapes and order, and initial values. */
 
 import type { ModelConfig } from './config.ts';
 import type { TensorMap } from './engine.ts';
@@ -6,7 +6,7 @@ import { mulberry32 } from './random.ts';
 
 interface ParameterSpec {
   name: string;
-  /** Row-major; a linear weight is [out, in], as in PyTorch. */
+  /** Shape in row-major order; a linear weight is [out, in], as in PyTorch. */
   shape: number[];
 }
 
@@ -22,7 +22,7 @@ export function parameterSpecs(config: ModelConfig): ParameterSpec[] {
   return specs;
 }
 
-/** One layer's parameters, without the prefix `model.layers.<n>.`. */
+/** Returns the parameters of one layer, without the prefix `model.layers.<n>.`. */
 function layerSpecs(config: ModelConfig): ParameterSpec[] {
   const { hiddenSize: C, intermediateSize: F, headDim: D } = config;
   const qSize = config.numAttentionHeads * D;
@@ -51,13 +51,13 @@ export function elementCount(shape: number[]): number {
   return shape.reduce((product, size) => product * size, 1);
 }
 
-/** Number of trained scalars; a tied head counts once. */
+/** Returns the number of trained scalars; a head that is tied to the embedding is not counted again. */
 export function parameterCount(config: ModelConfig): number {
   return parameterSpecs(config).reduce((sum, { shape }) => sum + elementCount(shape), 0);
 }
 
 /**
- * Creates fresh weights like transformers: normal(0, initializerRange), norms one, biases zero. Each tensor has its own
+ * Initialises weights like transformers: normal(0, initializerRange), norms one, biases zero. Each tensor has its own
  * random stream keyed by (seed, name), so a deeper model starts with the same first layers.
  */
 export function initWeights(config: ModelConfig, seed: number): TensorMap {
@@ -71,7 +71,7 @@ export function initWeights(config: ModelConfig, seed: number): TensorMap {
   return weights;
 }
 
-/** Fills with normal numbers: Box-Muller on a mulberry32 stream. */
+/** Fills an array with normally distributed numbers: Box-Muller on a mulberry32 stream. */
 function fillNormal(data: Float32Array, scale: number, key: number): void {
   const uniform = mulberry32(key);
   for (let i = 0; i < data.length; i++) {
@@ -79,13 +79,13 @@ function fillNormal(data: Float32Array, scale: number, key: number): void {
   }
 }
 
-/** Fills with uniform numbers in [-bound, bound], from the stream of (seed, name). */
+/** Fills an array with uniform numbers in [-bound, bound], from the stream of (seed, name). */
 export function fillUniform(data: Float32Array, bound: number, seed: number, name: string): void {
   const uniform = mulberry32(streamKey(seed, name));
   for (let i = 0; i < data.length; i++) data[i] = bound * (2 * uniform() - 1);
 }
 
-/** FNV-1a over the name, starting from the seed. */
+/** Hash of (seed, name): FNV-1a over the name, starting from the seed. */
 function streamKey(seed: number, name: string): number {
   let hash = 0x811c9dc5 ^ Math.imul(seed, 0x9e3779b1);
   for (let i = 0; i < name.length; i++) hash = Math.imul(hash ^ name.charCodeAt(i), 0x01000193);

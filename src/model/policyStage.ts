@@ -16,7 +16,7 @@ import {
 import type { PackedBatch, PolicyLossInputs, PolicyLossSpec } from './engine.ts';
 
 interface Buffers {
-  /** Number of entries that the buffers hold, and of samples. */
+  /** Numbers of entries and of samples that the buffers can hold. */
   capacity: number;
   /** [E, 6] */ inputs: View;
   /** [E] */ entrySample: View;
@@ -25,8 +25,8 @@ interface Buffers {
 }
 
 /**
- * Owns the loss's inputs other than the log-probs, [E] and [S]. The buffers grow if a batch is larger than `reserve`
- * expected.
+ * Owns the buffers with the loss's inputs other than the log-probs: [E] per entry and [S] per sample. The buffers grow
+ * if a batch is larger than announced by `reserve`.
  */
 export class PolicyStage {
   readonly #gpu: Gpu;
@@ -38,7 +38,7 @@ export class PolicyStage {
     this.#gpu = gpu;
   }
 
-  /** Compiles the loss if it differs from the last one. Throws InputError if its WGSL is wrong. */
+  /** Compiles the loss if it is another one than last time. Throws InputError if its WGSL is wrong. */
   async prepare(spec: PolicyLossSpec): Promise<void> {
     const kernels = policyLossKernels(spec);
     if (kernels === this.#prepared) return;
@@ -62,7 +62,7 @@ export class PolicyStage {
     this.#gpu.write(buffers.seqStart, seqStart);
   }
 
-  /** Records dLogp [E] from logp [E]. Call `upload` first. */
+  /** Records the kernel that computes dLogp [E] from logp [E]. `upload` must be called before. */
   record({ seqStart, targets }: PackedBatch, spec: PolicyLossSpec, logp: View, dLogp: View): void {
     const E = targets.length;
     if (E === 0 || !this.#buffers) return;
@@ -72,7 +72,7 @@ export class PolicyStage {
     policyLoss(this.#gpu, { loss: spec, kl, logp, inputs, entrySample, seqStart: start, stats, dLogp, E, S });
   }
 
-  /** Allocates buffers for `entries` entries. Each belongs to some sample, so there are at most as many samples. */
+  /** Allocates buffers for `entries` entries. Each entry belongs to a sample, so there are at most as many samples. */
   reserve(entries: number): Buffers {
     const old = this.#buffers;
     if (old && old.capacity >= entries) return old;
@@ -88,8 +88,8 @@ export class PolicyStage {
 }
 
 /**
- * d loss / d entropy [E] of the entropy bonus -entropyCoeff * sum_e w_e * H_e, with w = entropyWeights, or klWeights by
- * default.
+ * Computes d loss / d entropy [E] for the entropy bonus -entropyCoeff * sum_e w_e * H_e, with w = entropyWeights, or
+ * klWeights by default.
  */
 export function entropyGradient(spec: PolicyLossSpec, inputs: PolicyLossInputs): Float32Array<ArrayBuffer> {
   const weights = inputs.entropyWeights ?? inputs.klWeights;

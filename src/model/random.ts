@@ -1,4 +1,6 @@
-/** Seeded generator of weights, problems and shuffles: mulberry32, uniform in [0, 1), the same on every machine. */
+/**
+ * Seeded random generator for weights, problems and shuffles: mulberry32, uniform in [0, 1), the same on every machine.
+ */
 export function mulberry32(seed: number): () => number {
   let state = seed | 0;
   return () => {
@@ -10,8 +12,8 @@ export function mulberry32(seed: number): () => number {
 }
 
 /**
- * Number in [0, 1), a multiple of 2^-24, with which kernels/sample.wgsl samples the token at `position` of a context:
- * pcg4d (Jarzynski & Olano 2020) of the sample's key and the position.
+ * Returns the random number in [0, 1), a multiple of 2^-24, with which kernels/sample.wgsl samples the token at
+ * `position` of a context: pcg4d (Jarzynski & Olano 2020) of the sample's key and the position.
  */
 export function uniformAt([key0, key1]: readonly [number, number], position: number): number {
   const v = Uint32Array.of(key0, key1, position, 0x9e3779b9).map((x) => Math.imul(x, 1664525) + 1013904223);

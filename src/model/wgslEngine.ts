@@ -1,4 +1,4 @@
-/** Default ModelEngine: hand-written WGSL, forward and backward, on buffers that rollout shares. */
+/** Default ModelEngine: forward and backward in hand-written WGSL, on weight buffers that rollout shares. */
 
 import type { Gpu, View } from '../gpu/device.ts';
 import { type Gradients, recordBackward } from './backward.ts';
@@ -25,13 +25,16 @@ import { entropyGradient, PolicyStage } from './policyStage.ts';
 import { createWorkspace, freeWorkspace, sortByToken, type Workspace } from './workspace.ts';
 
 export interface WgslEngineOptions {
-  /** True to store only each layer's input and run layers again in backward: less memory, about a third more time. */
+  /**
+   * Activation checkpointing: store only each layer's input and compute layers again in backward. Needs less memory and
+   * about a third more time.
+   */
   enableGradientCheckpointing?: boolean | undefined;
   /** Default: AdamW. */
   optimizer?: OptimizerSpec | undefined;
 }
 
-/** Trains every weight, or only the adapters if the model has some. Exports and imports the trained weights. */
+/** Trains every weight, or only the adapters if the model has some. Exports and imports only what is trained. */
 export class WgslEngine implements ModelEngine {
   readonly name = 'wgsl';
   readonly config: ModelConfig;
@@ -43,12 +46,15 @@ export class WgslEngine implements ModelEngine {
   readonly #optimizerSpec: OptimizerSpec | undefined;
   #workspace: Workspace | undefined;
   #optimizer: Optimizer<GpuWeights> | Optimizer<LoraWeights> | undefined;
-  /** [E, 3] masses of `drawBounds`; created at first use. */
+  /** [E, 3] probability masses for `drawBounds`; created at first use. */
   #cdf: View | undefined;
-  /** Micro-batches of the current update. Together with the number of updates this is the key of the dropout masks. */
+  /**
+   * Number of micro-batches in the current update. Together with the number of updates this is the key of the dropout
+   * masks.
+   */
   #microBatches = 0;
 
-  /** @param maxTokenLen rows of the largest micro-batch; a larger one grows the workspace. */
+  /** @param maxTokenLen number of rows in the largest micro-batch; a larger batch enlarges the workspace */
   constructor(gpu: Gpu, model: LlamaModel, maxTokenLen: number, options: WgslEngineOptions = {}) {
     this.config = model.config;
     this.#gpu = gpu;
@@ -60,8 +66,8 @@ export class WgslEngine implements ModelEngine {
   }
 
   /**
-   * Allocates what the first batches would: the buffers of a batch of `maxTokenLen` rows, the optimizer if `training`,
-   * and the buffers of a policy loss if `policyLoss`.
+   * Allocates in advance the buffers that the first batches need: those of a batch of `maxTokenLen` rows, the optimizer
+   * if `training`, and those of a policy loss if `policyLoss`.
    */
   reserve({ training = false, policyLoss = false }: { training?: boolean; policyLoss?: boolean } = {}): void {
     if (training) this.#ensureOptimizer();
@@ -94,7 +100,10 @@ export class WgslEngine implements ModelEngine {
     return (this.#cdf = this.#gpu.buffer('batch.cdf', entries * 12));
   }
 
-  /** Returns the base model with its adapters off, which is the reference of a KL term. Needs no additional memory. */
+  /**
+   * Returns the base model with its adapters off, which is the reference policy of a KL term. Needs no additional
+   * memory.
+   */
   referencePolicy(): ModelEngine {
     const frozen = () =>
       Promise.reject(new Error('The reference policy is frozen. Only its log-probs can be computed.'));
@@ -235,7 +244,10 @@ export class WgslEngine implements ModelEngine {
     return space;
   }
 
-  /** Throws for a position beyond the RoPE table. The GPU would clamp it, and the results would be silently wrong. */
+  /**
+   * Throws RangeError for a position beyond the RoPE table. The GPU would use the last position instead, without an
+   * error.
+   */
   #checkPositions(positions: Uint32Array): void {
     const known = this.#model.rope.bytes / (this.config.headDim * 4);
     const last = positions.reduce((a, b) => Math.max(a, b), 0);
@@ -280,7 +292,7 @@ export class WgslEngine implements ModelEngine {
     if (old && old.rows >= rows && old.entries >= entries) return old;
     const size = Math.max(this.#maxTokenLen, rows, old?.rows ?? 0);
     if (old) freeWorkspace(this.#gpu, old);
-    // A sample has at most one more entry than it has rows.
+    // A sample has at most one more entry than it has rows, so 2 * size entries are enough.
     const sizes = { rows: size, entries: Math.max(2 * size, entries), checkpoint: this.#checkpoint };
     return (this.#workspace = createWorkspace(this.#gpu, this.#model, sizes));
   }

@@ -1,4 +1,4 @@
-/** Buffers of training and scoring, sized for the largest batch. */
+/** Buffers of training and scoring, sized for the largest batch so far. */
 
 import type { Gpu, View } from '../gpu/device.ts';
 import { type BackwardScratch, createBackwardScratch } from './backward.ts';
@@ -6,7 +6,7 @@ import { type Activations, createActivations, freeActivations } from './activati
 import { Head } from './head.ts';
 import type { LlamaModel } from './llama.ts';
 
-/** Device copies of a PackedBatch, sized for the largest batch. */
+/** Arrays of a PackedBatch on the device, sized for the largest batch so far. */
 interface BatchBuffers {
   /** [N] */ tokens: View;
   positions: View;
@@ -42,7 +42,7 @@ export interface Workspace {
 interface WorkspaceSizes {
   rows: number;
   entries: number;
-  /** True to store only each layer's input. */
+  /** True to store only each layer's input (activation checkpointing). */
   checkpoint: boolean;
 }
 
@@ -86,10 +86,10 @@ export function createWorkspace(gpu: Gpu, model: LlamaModel, { rows, entries, ch
   };
 }
 
-/** Groups rows by token, ascending, so that the embedding gradient needs no atomics. */
+/** Sorts rows by token, ascending, so that the kernel of the embedding gradient needs no atomics. */
 export function sortByToken(tokens: Uint32Array): { ids: Uint32Array; start: Uint32Array; rows: Uint32Array } {
   const N = tokens.length;
-  // Rows are encoded as single numbers, because sorting with a comparison function takes several times as long.
+  // Token and row are encoded as one number, because sorting with a comparison function takes several times as long.
   const keys = Float64Array.from(tokens, (token, n) => token * N + n).sort();
   const rows = Uint32Array.from(keys, (key) => key % N);
   const [ids, start]: [number[], number[]] = [[], []];

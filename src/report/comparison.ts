@@ -1,4 +1,6 @@
-/** Compares algorithms on one task over several seeds. Shows curves with their range, a table, and why one misses the target. */
+/**
+ * Compares algorithms on one task over several seeds: curves with their range, a table, and the reason if an algorithm missed the target.
+ */
 
 import type { TrainConfig } from '../grpo/config/types.ts';
 import type { Metrics } from '../grpo/metrics.ts';
@@ -6,18 +8,18 @@ import { diagnose } from './doctor.ts';
 import { drawableMetric, greedyAcc, PASS_AT_1, passAt1 } from './metricOf.ts';
 import { passInterval, type PassInterval, permutationTest } from './passInterval.ts';
 
-/** Runs of one algorithm; `history` holds the lines of metrics.jsonl. */
+/** All runs of one algorithm. `history` has the lines of metrics.jsonl. */
 export interface AlgorithmRuns {
   algorithm: string;
-  /** Resolved config of one of its runs. */
+  /** Config of one of the algorithm's runs, with defaults filled in. */
   config: TrainConfig;
-  /** Resolved loss, advantage and aggregation. */
+  /** Names of the loss, the advantage and the aggregation, with defaults filled in. */
   settings: string;
   /** Updates per step. */
   updates?: number;
-  /** Held-out problems of pass@1. Without it pass@1 has no interval. */
+  /** Number of held-out problems that pass@1 is measured on. Without it pass@1 has no interval. */
   problems?: number;
-  /** Runs by seed; those without metrics so far are ignored. */
+  /** Runs of the algorithm, by seed. Runs that have no metrics yet are ignored. */
   runs: { seed: number; history: Metrics[] }[];
 }
 
@@ -30,7 +32,7 @@ export interface ComparisonReport {
   /** Table cells, header first. */
   table: string[][];
   charts: ComparedChart[];
-  /** Config that all runs share, as YAML. */
+  /** Config that all runs share, as YAML text. */
   config: string;
 }
 
@@ -38,7 +40,7 @@ interface Comparison {
   title: string;
   about: string;
   all: readonly AlgorithmRuns[];
-  /** pass@1 from which the target counts as reached. */
+  /** pass@1 at or above which the target counts as reached. */
   target: number;
   config: string;
 }
@@ -65,7 +67,7 @@ const CHARTS: readonly { title: string; metric: string | RegExp }[] = [
   { title: 'response length (tokens)', metric: 'response_length/mean' },
 ];
 
-/** Curve of one algorithm in one chart; null if no run has a value at a step. */
+/** Curve of one algorithm in one chart. A value is null if no run has one at that step. */
 interface Curve {
   label: string;
   mean: (number | null)[];
@@ -79,7 +81,7 @@ export interface ComparedChart {
   curves: Curve[];
 }
 
-/** Returns the charts that have data: per step the mean, lowest and highest of the seeds that reached it. */
+/** Returns the charts that have data. They show the mean, lowest and highest value per step, over the seeds that reached it. */
 export function comparedCharts(all: readonly Pick<AlgorithmRuns, 'algorithm' | 'runs'>[]): ComparedChart[] {
   return CHARTS.flatMap(({ title, metric }) => {
     const values = all.map(({ runs }) => runs.map(({ history }) => valuesByStep(history, metric)));
@@ -102,22 +104,22 @@ function curveOf(label: string, runs: readonly Map<number, number>[], steps: rea
 
 interface ComparedRow {
   algorithm: string;
-  /** Resolved loss, advantage and aggregation. */
+  /** Names of the loss, the advantage and the aggregation, with defaults filled in. */
   settings: string;
   seeds: number;
   /** pass@1 of held-out problems before training, mean over seeds; null if not measured. */
   before: number | null;
   after: Spread | null;
-  /** 95% interval of the mean over the problems, as if the seeds agreed on each of them; null if unknown. */
+  /** 95% interval of `after` over the held-out problems. Ignores differences between seeds. Null if unknown. */
   interval: PassInterval | null;
-  /** p-value of a permutation test of `after` against the first algorithm, over seeds; null for the first one, or if not measured. */
+  /** p-value of a permutation test over seeds: `after` against that of the first algorithm. Null for the first one, or if not measured. */
   pValue: number | null;
   greedy: Spread | null;
-  /** First evaluated step at which the mean over seeds reaches the target. */
+  /** First evaluated step at which the mean over seeds is at least the target. */
   reachedAt: number | null;
-  /** Mean minutes of one run. */
+  /** Duration of a run in minutes, mean over runs. */
   minutes: number;
-  /** Another algorithm with the same runs, and the reason for missing the target; '' without either. */
+  /** Note of the table: an algorithm whose runs are identical, and the reason for missing the target; '' if neither applies. */
   note: string;
 }
 
@@ -127,7 +129,7 @@ interface Spread {
   high: number;
 }
 
-/** Returns one row per algorithm, over its runs that have any metrics. */
+/** Returns the table's rows: one per algorithm, computed from its runs that have metrics. */
 export function comparedRows(all: readonly AlgorithmRuns[], target: number): ComparedRow[] {
   const finals = all.map(({ runs }) =>
     runs.flatMap(({ history }) => stepsOf(history).map(passAt1).findLast(isKnown) ?? []),
@@ -167,10 +169,10 @@ const stepsOf = (history: readonly Metrics[]): Metrics[] =>
 
 const isKnown = (value: number | undefined): value is number => value !== undefined;
 
-/** Advantage and aggregation, which a ratio of 1 does not make equal. */
+/** Returns the settings without the loss. If every ratio is 1, losses are equal, but advantage and aggregation can still differ. */
 const afterLoss = (settings: string): string => settings.replace(/^[^,]*/, '');
 
-/** Metrics that differ between equal runs: times, and the value of the loss. */
+/** Metrics that can differ between identical runs: times, and the value of the loss. */
 const OWN_METRICS = /^(timing|perf)|^actor\/(pg_|ppo_kl)/;
 
 /** True if all runs of two algorithms have the same samples, gradients and evaluations at every step. */
@@ -203,7 +205,7 @@ function firstAt(histories: readonly Metrics[][], target: number): number | null
 const minutesOf = (history: readonly Metrics[]): number =>
   history.reduce((sum, line) => sum + (line['timing_s/step'] ?? 0) + (line['timing_s/testing'] ?? 0), 0) / 60;
 
-/** Returns why runs stayed below the target: how they ended, or the cause that `webgrpo doctor` finds in most of them. */
+/** Returns why runs stayed below the target: how they ended, or the cause that `webgrpo doctor` finds in most of these runs. */
 export function whyBelow(runs: readonly Metrics[][], after: number, config: TrainConfig): string {
   const best = mean(runs.map((lines) => Math.max(...lines.map((line) => passAt1(line) ?? 0))));
   const late = (from: number, to: number) =>
@@ -259,7 +261,7 @@ function comparedCells(rows: readonly ComparedRow[]): string[][] {
   return [header(rows[0]?.algorithm), ...cells];
 }
 
-/** Returns the table as Markdown for docs/. pass@1 is the mean over seeds, with lowest and highest in brackets. */
+/** Returns the table as Markdown for docs/. pass@1 is the mean over seeds, with the lowest and highest in brackets. */
 export function comparedMarkdown(rows: readonly ComparedRow[]): string {
   const [names, ...cells] = comparedCells(rows);
   return [names, names.map(() => '---'), ...cells].map((row) => `| ${row.join(' | ')} |`).join('\n');

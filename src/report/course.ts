@@ -1,17 +1,17 @@
-/** Judges whether a run has learned by one of its metrics, and prints the course of the metric as text. */
+/** Judges by one metric whether a run has learned, and prints the course of the metric as text. */
 
 import { InputError } from '../errors.ts';
 import { nearestKey } from '../grpo/config/resolve.ts';
 import type { Metrics } from '../grpo/metrics.ts';
 import { spreadOut } from '../runs/rollouts.ts';
 
-/** Expected result of a run. */
+/** Values that a metric must reach so that the run counts as having learned. */
 export interface Learns {
   /** Name of a metric whose rise is good, such as `critic/score/mean`. */
   metric: string;
-  /** Least mean of the last values. */
+  /** Minimum of the mean of the last values. */
   atLeast: number;
-  /** Number of last values. Default: 1. */
+  /** Number of last values to average. Default: 1. */
   last?: number;
 }
 
@@ -19,8 +19,8 @@ const MOST_LINES = 24;
 const BAR = 40;
 
 /**
- * Returns whether the metric has risen to the expected value, and the reason with the course of the metric. Throws InputError if the run
- * lacks the metric or has too few of its values.
+ * Returns whether the metric has risen to the required value, and a reason that shows the course of the metric. Throws InputError if the
+ * run lacks the metric or has too few values of it.
  */
 export function judgeCourse(
   history: readonly Metrics[],
@@ -55,7 +55,10 @@ function pointsOf(history: readonly Metrics[], metric: string): Point[] {
   throw new InputError(`The run has no metric "${metric}" in its ${history.length} lines.${meant}`);
 }
 
-/** Returns a line with a bar per value, from the smallest to the largest. Of many values some are shown, with the first and the last. */
+/**
+ * Returns one line of text per value, with a bar from the smallest value to the largest. Of many values, a selection is shown with the
+ * first and the last.
+ */
 function barsOf(points: readonly Point[]): string[] {
   const values = points.map(({ value }) => value).filter(Number.isFinite);
   const [low, high] = [Math.min(...values), Math.max(...values)];

@@ -2,7 +2,7 @@
 
 import type { Metrics } from '../grpo/metrics.ts';
 
-/** Returns every metric name in the order of its first occurrence. A metric that starts later is a column on the right. */
+/** Returns every metric name in the order of first occurrence. A metric that first occurs in a later step is thus further to the right. */
 export function csvColumns(history: readonly Metrics[]): string[] {
   return [...new Set(history.flatMap((line) => Object.keys(line)))];
 }
@@ -11,7 +11,10 @@ export function csvColumns(history: readonly Metrics[]): string[] {
 export const csvText = (columns: readonly string[], history: readonly Metrics[]): string =>
   [columns.map(cell).join(','), ...history.map((line) => csvRow(columns, line))].map((row) => `${row}\n`).join('');
 
-/** Returns a row. A cell is empty if the step lacks the metric, NaN if it is not finite (null in metrics.jsonl). */
+/**
+ * Returns a step's metrics as a row of the table. A cell is empty if the step lacks the metric, and NaN if its value is not finite (null in
+ * metrics.jsonl).
+ */
 export const csvRow = (columns: readonly string[], line: Metrics): string =>
   columns.map((name) => (!(name in line) ? '' : Number.isFinite(line[name]) ? String(line[name]) : 'NaN')).join(',');
 

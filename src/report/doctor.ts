@@ -1,6 +1,6 @@
 /**
- * Says why a run does not learn, from its metrics, config and logged samples. `webgrpo doctor`, the page's table of
- * runs and the notes of `webgrpo compare` read this table of causes.
+ * Explains why a run does not learn, from its metrics, config and logged samples. Used by `webgrpo doctor`, the page's table of runs, and
+ * the notes of `webgrpo compare`.
  */
 
 import { valueAt } from '../grpo/config/tree.ts';
@@ -14,7 +14,7 @@ export interface DiagnosedRun {
   /** Lines of metrics.jsonl. */
   history: readonly Metrics[];
   config: TrainConfig;
-  /** Logged samples; without them causes are decided by metrics alone. */
+  /** Logged samples of the run. Without them, causes are decided by metrics alone. */
   samples: readonly LoggedRollout[];
 }
 
@@ -29,32 +29,32 @@ export interface Evidence {
 interface Finding {
   found: boolean;
   evidence: (Evidence | undefined)[];
-  /** Quotation from the samples. */
+  /** The most frequent error text in the logged samples, if the cause has one. */
   quote?: string | undefined;
 }
 
 export interface Cause {
   name: string;
-  /** Fault, as one sentence without its end. */
+  /** Fault as one sentence, without a full stop. */
   say: string;
-  /** Condition with its limits. They are rules of thumb. */
+  /** Condition in words, with its thresholds, which are rules of thumb. */
   when: string;
-  /** Advice. */
+  /** Advice on what to change. */
   change: string;
-  /** Settings whose values are shown. */
+  /** Keys of settings whose values are shown with the cause. */
   settings: readonly string[];
-  /** Causes that follow from this one, and are therefore not reported with it. */
+  /** Names of causes that follow from this one. They are not reported together with it. */
   hides?: readonly string[];
-  /** Returns undefined if the run lacks metrics or steps. */
+  /** Looks for the cause in a run. Returns undefined if the run lacks metrics or steps. */
   find(run: Curves): Finding | undefined;
 }
 
-/** Steps of each end of a run that are averaged. */
+/** Number of steps at the start and at the end of a run that are averaged. */
 const windowOf = (steps: number) => Math.max(3, Math.min(10, Math.floor(steps / 4)));
 
 const average = (values: readonly number[]) => values.reduce((a, b) => a + b, 0) / values.length;
 
-/** A run's curves: its training steps, and both ends of it. */
+/** Metrics of a run: of all its training steps, of its first steps and of its last steps. */
 class Curves {
   readonly config: TrainConfig;
   readonly samples: readonly LoggedRollout[];
@@ -77,33 +77,36 @@ class Curves {
     return { metric, steps: ends(known), value: average(known.map((line) => line[metric])) };
   }
 
-  /** Like `mean`, for metrics that are absent if they are 0. */
+  /** Like `mean`, for metrics that a line omits if they are 0. */
   share(metric: string): Evidence | undefined {
     const filled = this.last.map((line) => ({ ...line, [metric]: line[metric] ?? 0 }));
     return this.mean(metric, filled);
   }
 
-  /** Returns the step with the largest absolute value. */
+  /** Returns the step at which the metric has its largest absolute value. */
   peak(metric: string): Evidence | undefined {
     const each = this.steps.flatMap((line) => this.mean(metric, [line]) ?? []);
     return each.length === 0 ? undefined : each.reduce((a, b) => (Math.abs(b.value) > Math.abs(a.value) ? b : a));
   }
 
-  /** Noise of the difference between two ends: twice its standard error, from the changes between adjacent steps. */
+  /**
+   * Noise of the difference between the means of the last and the first steps: twice its standard error, estimated from the changes between
+   * adjacent steps.
+   */
   noise(metric: string): number {
     const values = this.steps.map((line) => line[metric]).filter((value) => Number.isFinite(value));
     const changes = values.slice(1).map((value, i) => (value - values[i]) ** 2);
     return changes.length === 0 ? 0 : 2 * Math.sqrt(average(changes) / windowOf(values.length));
   }
 
-  /** Returns the score at both ends and whether it rose, by more than its noise. */
+  /** Returns the score of the first and the last steps, and whether it rose by more than its noise. */
   get score(): { first: Evidence; last: Evidence; rose: boolean } {
     const name = 'critic/score/mean';
     const [first, last] = [this.mean(name, this.first)!, this.mean(name)!];
     return { first, last, rose: last.value - first.value > Math.max(this.noise(name), 1e-6) };
   }
 
-  /** Returns the best mean score of as many adjacent steps as an end has. */
+  /** Returns the best mean score of adjacent steps, as many as are averaged at the end. */
   get best(): Evidence {
     const size = this.last.length;
     const parts = this.steps.map((_, i) => this.steps.slice(i, i + size)).filter((part) => part.length === size);
@@ -116,7 +119,10 @@ class Curves {
     return (this.mean('frac_reward_zero_std', this.steps)?.value ?? 0) < 0.8;
   }
 
-  /** Share of the logged groups of the last steps whose samples are equal texts; undefined with fewer than three groups of four. */
+  /**
+   * Fraction of logged groups of the last steps in which all samples have the same text. Undefined with fewer than three groups of four
+   * samples.
+   */
   get equalGroups(): Evidence | undefined {
     const steps = ends(this.last);
     const groups = new Map<string, string[]>();
@@ -137,7 +143,7 @@ const ends = (lines: readonly Metrics[]): [number, number] => [
   lines.at(-1)?.['training/global_step'] ?? 0,
 ];
 
-/** Causes from the first to look at to the last. */
+/** Causes, in the order in which to look at them. */
 export const CAUSES: readonly Cause[] = [
   {
     name: 'not-finite',
@@ -178,7 +184,7 @@ export const CAUSES: readonly Cause[] = [
       const [best, kl] = [run.best, run.peak('actor/ppo_kl')];
       const fall = best.value - last.value;
       const fell = fall > run.noise('critic/score/mean') && fall > Math.abs(best.value) / 3;
-      // With one update per step the update starts at the policy that sampled, and the KL is always 0.
+      // With one update per step, the policy of the update is the one that sampled, so actor/ppo_kl is always 0.
       const moved = Math.abs(kl?.value ?? 0);
       const found = moved >= 0.1 ? !rose : fell && (moved >= 0.01 || moved === 0);
       return { found, evidence: [best, last, kl] };
@@ -354,7 +360,7 @@ export const CAUSES: readonly Cause[] = [
     say: 'Answers grow longer without earning more',
     when: 'after 10 steps `response_length/mean` of the last steps is 1.5 times that of the first and more than its noise above it, and `critic/acc/mean` has not risen',
     change:
-      'Give length a price: algorithm.lengthPenalty.type=linear or algorithm.name=dr_grpo. Look at what the reward pays for.',
+      'Penalise length: algorithm.lengthPenalty.type=linear or algorithm.name=dr_grpo. Look at which samples get the higher rewards.',
     settings: ['algorithm.lengthPenalty.type', 'algorithm.name', 'data.maxResponseLength'],
     find: (run) => {
       const [before, after] = [run.mean('response_length/mean', run.first), run.mean('response_length/mean')];
@@ -388,12 +394,12 @@ export const CAUSES: readonly Cause[] = [
 export interface Diagnosis extends Pick<Cause, 'name' | 'say' | 'change' | 'when'> {
   evidence: Evidence[];
   quote?: string;
-  /** Values of the settings to change, as `key=value`. */
+  /** Settings to change, each with its value, as `key=value`. */
   settings: string[];
 }
 
 export interface Diagnoses {
-  /** Training steps that were read. */
+  /** Number of training steps that were read. */
   steps: number;
   found: Diagnosis[];
   /** Causes that were excluded. */
@@ -402,7 +408,7 @@ export interface Diagnoses {
   unknown: string[];
 }
 
-/** Looks for each cause. Causes that follow from another found one are left out. */
+/** Looks for each cause. Skips causes that follow from another one that was found. */
 export function diagnose(run: DiagnosedRun): Diagnoses {
   const curves = new Curves(run);
   const result: Diagnoses = { steps: curves.steps.length, found: [], excluded: [], unknown: [] };
@@ -425,7 +431,7 @@ export function diagnose(run: DiagnosedRun): Diagnoses {
   return result;
 }
 
-/** Returns `key=value`; undefined if the config does not set the key. */
+/** Returns `key=value` for a key of the config. Undefined if the config does not set the key. */
 function settingOf(config: TrainConfig, key: string): string | undefined {
   const value = valueAt(config, key);
   return value === undefined ? undefined : `${key}=${typeof value === 'string' ? value : JSON.stringify(value)}`;
@@ -450,7 +456,7 @@ export function diagnosisText({ steps, found, excluded, unknown }: Diagnoses): s
   ].join('\n\n');
 }
 
-/** Formats one value with its steps. */
+/** Formats one value with its metric and its steps. */
 export function evidenceText({ metric, steps: [from, to], value }: Evidence): string {
   return `${metric} ${Number(value.toPrecision(3))} (${from === to ? `step ${from}` : `mean of steps ${from} to ${to}`})`;
 }

@@ -1,14 +1,13 @@
-/** Explains why the policy loss of a step carries little information, which users of GRPO often ask. */
+/** Explains why the policy loss of a step says little about progress, which users of GRPO often ask. */
 
 import type { Metrics } from '../grpo/metrics.ts';
 
-/** Share of groups without signal above which the explanation is about these groups, not about the loss. */
+/** If a larger fraction of the groups has no signal, the explanation is about these groups instead of the loss. */
 const MOSTLY_SILENT = 0.9;
 
 /**
- * Returns two or three sentences about `actor/pg_loss` of a step; undefined before the first update, and if it is not
- * finite. Per sample the gradient is -A d log p, whatever the loss adds up to.
- * @param n samples per prompt: rollout.n
+ * Returns two or three sentences about `actor/pg_loss` of a step. Undefined before the first update, and if the loss is not finite. The
+ * gradient of a sample is -A d log p, whatever the sum of the losses is.
  */
 export function explainLoss(metrics: Metrics, n?: number): string | undefined {
   const loss = metrics['actor/pg_loss'];
@@ -16,7 +15,7 @@ export function explainLoss(metrics: Metrics, n?: number): string | undefined {
   if (loss === undefined || size === undefined || !Number.isFinite(loss + size)) return undefined;
   const silent = metrics['frac_reward_zero_std'] ?? 0;
   const shown = `The policy loss is ${loss.toFixed(4)}`;
-  // A group of one never has a spread, so its zero advantage does not mean that the problem has no signal.
+  // The rewards of a group with one sample have no spread, so a zero advantage does not mean that the problem has no signal.
   if (n === 1)
     return `${shown}. With one try per prompt (rollout.n 1) the advantage is the reward (grpo, rloo): no try is compared with another. ${MEASURE}`;
   if (silent >= MOSTLY_SILENT)

@@ -1,16 +1,16 @@
 /**
- * Meaning and healthy course of every metric that the page, a lesson or report.html draws. docs/reference/metrics.md has the
- * same texts, followed by formulas; test/unit/metricNames.test.ts compares them.
+ * Texts on the metrics that the page, a lesson or report.html draws: what each means, and how it develops in a healthy run.
+ * docs/reference/metrics.md has the same texts, followed by formulas. test/unit/metricNames.test.ts compares them.
  */
 
 export interface MetricDoc {
-  /** Noun phrase without a full stop. */
+  /** Meaning of the metric, as a noun phrase without a full stop. */
   means: string;
   /** One or two sentences. */
   healthy: string;
 }
 
-/** By name, as docs/reference/metrics.md writes it. */
+/** Texts of metrics, by the name that docs/reference/metrics.md uses. */
 export const METRIC_DOCS: Readonly<Record<string, MetricDoc>> = {
   'critic/score/mean': {
     means: 'mean reward of the samples that the step learned from',
@@ -58,7 +58,7 @@ export const METRIC_DOCS: Readonly<Record<string, MetricDoc>> = {
   },
   'stop/max_tokens': {
     means: 'share of samples that were truncated at their limit of tokens; absent if none',
-    healthy: 'It is 0 or low. Truncated answers earn nothing, and teach to be short.',
+    healthy: 'It is 0 or low. Truncated answers get no reward, so the model learns to write less.',
   },
   'training/rollout_probs_diff_max': {
     means: 'largest difference of probabilities that sampler and trainer computed for the same token',
@@ -74,11 +74,11 @@ const NAMES = Object.keys(METRIC_DOCS).map(
   (name) => [name, new RegExp(`^${name.replace(/<\w+>/g, '[^/]+')}$`)] as const,
 );
 
-/** Returns the text of a metric of a run; undefined if it has none. */
+/** Returns the texts of a metric of a run. Undefined if the metric has no texts. */
 export const metricDoc = (metric: string): MetricDoc | undefined =>
   METRIC_DOCS[NAMES.find(([, pattern]) => pattern.test(metric))?.[0] ?? ''];
 
-/** Returns both texts of a metric as sentences. Throws TypeError for a metric without. */
+/** Returns both texts of a metric as sentences. Throws TypeError for a metric without texts. */
 export function metricHint(metric: string): string {
   const doc = metricDoc(metric);
   if (!doc) throw new TypeError(`METRIC_DOCS has no entry for "${metric}". Add one.`);

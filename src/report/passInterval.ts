@@ -1,4 +1,7 @@
-/** How sure a pass rate or a difference is. Problems are the units of a rate, and seeds are those of a method. */
+/**
+ * Intervals of pass rates and of their differences, and a test between methods. An interval is over the problems of a rate, the test over
+ * the seeds of two methods.
+ */
 
 import { mulberry32 } from '../model/random.ts';
 
@@ -16,9 +19,10 @@ export interface PassInterval {
 }
 
 /**
- * Returns the pass rate over problems with its 95% interval, by Wilson's formula. With several tries per problem, the number of problems is
- * replaced by the number of independent tries that would vary as much as the problems' means do, which is between the problems and the tries.
- * @param outcomes [problem][try], 1 = right; a try of unknown outcome (NaN) is left out, and so is a problem without any other
+ * Returns the pass rate over problems with its 95% interval, by Wilson's formula. If problems have several samples, the formula uses an
+ * effective number of independent samples: the number whose mean would vary as much as the problems' means do. It is at least the number of
+ * problems and at most the number of samples.
+ * @param outcomes [problem][sample], 1 = right; skips samples whose outcome is unknown (NaN), and problems without any other sample
  */
 export function passInterval(outcomes: readonly (readonly number[])[]): PassInterval {
   const problems = outcomes.map(knownOf).filter(({ length }) => length > 0);
@@ -36,9 +40,10 @@ export function passInterval(outcomes: readonly (readonly number[])[]): PassInte
 }
 
 /**
- * Returns the pass rate of `b` minus that of `a` on the same problems, with its 95% interval: the two Wilson intervals, combined by how
- * much the problems' rates go together (Newcombe, 1998, method 10 without its correction of the correlation).
- * @param a outcomes as in `passInterval`, of the same problems in the same order; a problem without a known try on a side is left out
+ * Returns the pass rate of `b` minus that of `a` on the same problems, with its 95% interval. Combines the two Wilson intervals by the
+ * correlation of the problems' rates (Newcombe, 1998, method 10 without its correction of the correlation).
+ * @param a outcomes as in `passInterval`, of the same problems in the same order; skips problems whose outcomes are all unknown in `a` or
+ * in `b`
  */
 export function pairedDifference(a: readonly (readonly number[])[], b: readonly (readonly number[])[]): PassInterval {
   if (a.length !== b.length)
@@ -55,7 +60,7 @@ export function pairedDifference(a: readonly (readonly number[])[], b: readonly 
   const spreads = Math.sqrt(covariance(ratesA, ratesA) * covariance(ratesB, ratesB));
   const together = spreads > 0 ? covariance(ratesA, ratesB) / spreads : 0;
   const mean = to.mean - from.mean;
-  // Rounding can make the square a little negative.
+  // Rounding can make the value under the root slightly negative.
   const reach = (x: number, y: number) => Math.sqrt(Math.max(0, x ** 2 - 2 * together * x * y + y ** 2));
   return {
     mean,
@@ -64,12 +69,12 @@ export function pairedDifference(a: readonly (readonly number[])[], b: readonly 
   };
 }
 
-/** Maximum number of splits for which all are counted. With more splits, this many random ones are counted instead. */
+/** Maximum number of splits for the exact test, which counts all of them. With more splits, this many random ones are counted. */
 const MOST_SPLITS = 20_000;
 
 /**
- * Returns the two-sided p-value of the difference of two means: the share of all ways to split the values into groups of these sizes whose
- * means differ at least as much. NaN if a side is empty.
+ * Returns the two-sided p-value of the difference between two means. It is the fraction of all ways to split the values into groups of
+ * these sizes in which the means differ at least as much. NaN if a side is empty.
  * @param a values of independent runs, such as the final pass@1 of each seed
  */
 export function permutationTest(a: readonly number[], b: readonly number[]): number {
@@ -100,7 +105,7 @@ export function permutationTest(a: readonly number[], b: readonly number[]): num
 const splitsOf = (n: number, k: number): number =>
   Array.from({ length: k }, (_, i) => (n - i) / (i + 1)).reduce((product, factor) => product * factor, 1);
 
-/** Draws k of the values, each at most once. */
+/** Returns k of the values in random order, each at most once. */
 function drawn(values: readonly number[], k: number, uniform: () => number): number[] {
   const left = [...values];
   return Array.from({ length: k }, () => left.splice(Math.floor(uniform() * left.length), 1)[0]);

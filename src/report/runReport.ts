@@ -14,7 +14,7 @@ export interface RunReport {
   summary: string;
   charts: ChartData[];
   rollouts: ShownStep[];
-  /** Answers of evaluations; empty if trainer.logValGenerations is 0. */
+  /** Logged answers of evaluations; empty if trainer.logValGenerations is 0. */
   valRollouts: ShownStep[];
   /** Text of config.yaml. */
   config: string;
@@ -42,7 +42,7 @@ export function runReport({ name, metrics, rollouts, valRollouts, config }: Logg
   };
 }
 
-/** One chart: a title, and the metrics to draw, by name or pattern. */
+/** One chart: its title, and the metrics to draw, each given by name or by a pattern. */
 interface Chart {
   title: string;
   series: { label: string; metric: string | RegExp }[];
@@ -59,7 +59,8 @@ const CHARTS: Chart[] = [
     ],
   },
   { title: 'reward', series: [{ label: 'mean', metric: 'critic/score/mean' }] },
-  // On policy every ratio is 1 and advantages sum to about 0 in a group: users ask about this chart first.
+  // The title says "near 0 on policy", because users often ask about this chart. On policy, every ratio is 1, and the advantages of a group
+  // sum to about 0.
   { title: 'policy loss (near 0 on policy)', series: [{ label: 'mean', metric: 'actor/pg_loss' }] },
   { title: 'entropy (nats)', series: [{ label: 'mean', metric: 'actor/entropy' }] },
   { title: 'gradient norm', series: [{ label: 'before clipping', metric: 'actor/grad_norm' }] },
@@ -98,23 +99,23 @@ const CHARTS: Chart[] = [
   },
 ];
 
-/** Returns one line for each named reward: those of combineRewards, a task's own, and a rubric's criteria. */
+/** Returns a line to draw for each named reward, whether from combineRewards, from a task or from a rubric. */
 function namedRewards(metrics: readonly Metrics[]): Chart {
   const names = new Set(metrics.flatMap((line) => Object.keys(line).filter((name) => NAMED_REWARD.test(name))));
   const series = [...names].map((metric) => ({ label: NAMED_REWARD.exec(metric)![1], metric }));
   return { title: 'named rewards', series };
 }
 
-/** Curves of one chart: values in the order of `steps`, null if a step has none. */
+/** Curves of one chart. The values are in the order of `steps`; null if the metric has no value at a step. */
 export interface ChartData {
   title: string;
-  /** Meaning of the first metric. */
+  /** Meaning of the chart's first metric. */
   hint?: string;
   steps: number[];
   series: { label: string; values: (number | null)[] }[];
 }
 
-/** Returns the charts that have data; series without a value are skipped. */
+/** Returns the charts that have data. Skips metrics without a value. */
 export function chartData(metrics: readonly Metrics[]): ChartData[] {
   const [top, ...rest] = CHARTS;
   const names = [...new Set(metrics.flatMap(Object.keys))];

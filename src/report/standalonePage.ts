@@ -1,4 +1,4 @@
-/** Reports as self-contained HTML files: the built page with one report's data in it. */
+/** Reports as self-contained HTML files. Each file is the built page with the data of one report. */
 
 import type { ComparisonReport } from './comparison.ts';
 import page from './page/index.html?inline-page';
@@ -6,15 +6,15 @@ import type { ProfileReport } from './profile/profileReport.ts';
 import type { ReplayReport } from './replay/replayReport.ts';
 import type { RunReport } from './runReport.ts';
 
-/** A report that the page can show. */
+/** The data of any report that the page can show. */
 export type Report = RunReport | ProfileReport | ComparisonReport | ReplayReport;
 
-/** Script element of page/index.html that holds the report. */
+/** Script element in page/index.html whose content is the report's data. */
 const [START, END] = ['<script id="report" type="application/json">', '</script>'];
 
 /**
- * Returns the complete file. The data is embedded, because a page opened from disk must not fetch the JSON file next to it, which
- * is for programs.
+ * Returns the complete HTML file. The data is in the file, because a page opened from disk must not fetch the JSON file next to it. That
+ * JSON file is for other programs.
  */
 export function standalonePage(report: Report): string {
   const [before, after] = page.split(START + END);
@@ -22,5 +22,5 @@ export function standalonePage(report: Report): string {
   return [before, START, scriptSafeJson(report), END, after].join('');
 }
 
-/** Returns JSON that cannot close the script element around it. */
+/** Returns a value as JSON in which no text can close the script element. */
 const scriptSafeJson = (value: unknown) => JSON.stringify(value).replaceAll('<', '\\u003c');

@@ -1,4 +1,4 @@
-/** Summarises a run in a dozen numbers. The table is printed at its end and shown at the top of its report. */
+/** Summarises a run in a dozen numbers. The table is printed at the end of the run and shown at the top of its report. */
 
 import type { Metrics } from '../grpo/metrics.ts';
 import { fixed, greedyAcc, passAt1 } from './metricOf.ts';
@@ -12,13 +12,13 @@ export interface RunSummary {
   responseLength: { first: number | null; last: number | null };
   tokensGenerated: number;
   tokensTrained: number;
-  /** Seconds by phase, summed over steps. */
+  /** Seconds of each phase, summed over steps. */
   seconds: Record<string, number>;
-  /** Largest |p(rollout) - p(trainer)| before an update. */
+  /** Largest difference |p(rollout) - p(trainer)| of a token before an update. */
   rolloutProbsDiffMax: number | null;
 }
 
-/** Phases as the table names them; `timing_s/` keys are verl's. */
+/** Metric of each phase, by the phase's name in the table. The `timing_s/` names are verl's. */
 const PHASES: Record<string, string> = {
   generate: 'timing_s/gen',
   tools: 'timing_s/tools',

@@ -1,12 +1,12 @@
 /**
- * TensorBoard event files: records of length, CRC, protobuf `Event`, CRC. Only the fields that scalars need are written; field
- * numbers are those of tensorflow's `event.proto` and `summary.proto`.
+ * Writes TensorBoard event files. Each record is a length, a CRC, a protobuf `Event` and another CRC. Only the fields that scalars need are
+ * written, with the field numbers of tensorflow's `event.proto` and `summary.proto`.
  */
 
 import { concat } from '../concat.ts';
 import type { Metrics } from '../grpo/metrics.ts';
 
-/** Body of an event with its content. */
+/** Content of an event: the format version, the scalars of a step, or the start of a session. */
 type EventBody = { fileVersion: string } | { scalars: Metrics } | { sessionStart: true };
 
 interface EventTime {
@@ -15,14 +15,14 @@ interface EventTime {
   step: number;
 }
 
-/** Returns the first record of every file. */
+/** Returns the record with which every file starts. */
 export const fileHeader = (wallTime: number): Uint8Array =>
   record(event({ wallTime, step: 0 }, { fileVersion: 'brain.Event:2' }));
 
-/** Makes readers drop `step` and later of earlier files (`purge_step` in torch and tensorboardX). */
+/** Returns an event that makes readers drop the values of `step` and later in earlier files (`purge_step` in torch and tensorboardX). */
 export const sessionStart = (time: EventTime): Uint8Array => record(event(time, { sessionStart: true }));
 
-/** Returns all scalars of a step in one record, under their own names. */
+/** Returns one record with all scalars of a step, under the names of the metrics. */
 export const scalars = (time: EventTime, metrics: Metrics): Uint8Array => record(event(time, { scalars: metrics }));
 
 /** Returns the event as protobuf. Exported for tests. */
@@ -40,14 +40,17 @@ function summaryValue([tag, value]: [string, number]): Uint8Array {
   return bytesField(1, concat(Uint8Array, [bytesField(1, utf8(tag)), key(2, WIRE.fixed32), simpleValue]));
 }
 
-/** Returns the TFRecord framing: u64 length, its masked CRC, the data, its masked CRC; all little-endian. */
+/** Returns data in TFRecord framing: length (u64), masked CRC of the length, the data, masked CRC of the data; all little-endian. */
 function record(data: Uint8Array): Uint8Array {
   const length = little(8, (view) => view.setBigUint64(0, BigInt(data.length), true));
   const crc = (bytes: Uint8Array) => little(4, (view) => view.setUint32(0, maskedCrc(bytes), true));
   return concat(Uint8Array, [length, crc(length), data, crc(data)]);
 }
 
-/** Returns CRC-32C rotated by 15 bits plus a constant. A CRC of data with CRCs in it thus differs from them. */
+/**
+ * Returns the masked form of a CRC-32C, rotated by 15 bits plus a constant, as TFRecord requires. It avoids problems with CRCs of data that
+ * contains CRCs.
+ */
 export function maskedCrc(bytes: Uint8Array): number {
   const crc = crc32c(bytes);
   return (((crc >>> 15) | (crc << 17)) + 0xa282ead8) >>> 0;
@@ -60,7 +63,7 @@ export function crc32c(bytes: Uint8Array): number {
   return ~crc >>> 0;
 }
 
-/** The Castagnoli polynomial, bits reversed. */
+/** The Castagnoli polynomial with its bits reversed. */
 const POLYNOMIAL = 0x82f63b78;
 
 const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
@@ -77,7 +80,10 @@ const key = (field: number, wire: number): Uint8Array => varint((field << 3) | w
 const bytesField = (field: number, data: Uint8Array): Uint8Array =>
   concat(Uint8Array, [key(field, WIRE.bytes), varint(data.length), data]);
 
-/** Encodes seven bits per byte, lowest first. @param value an integer from 0 to 2^53 - 1 */
+/**
+ * Encodes a varint: seven bits per byte, lowest first.
+ * @param value an integer from 0 to 2^53 - 1
+ */
 function varint(value: number): Uint8Array {
   const bytes: number[] = [];
   for (; value >= 128; value = Math.floor(value / 128)) bytes.push((value % 128) | 128);

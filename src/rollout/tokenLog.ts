@@ -1,26 +1,25 @@
 /**
- * Tokens of a sample and the values recorded for each token. TOKEN_FIELDS is the only list of these arrays: a value
- * added there is extended, truncated, joined, checked, saved and restored in all code that handles samples.
+ * Tokens of a sample and the values that are recorded for each token. TOKEN_FIELDS is the only list of these values. All code that handles
+ * samples extends, truncates, joins, checks, saves and restores whatever the list has.
  */
 
 import { concat } from '../concat.ts';
 
-/** Arrays of turns and samples. */
+/** Arrays of a turn or a sample, each with one value per token. */
 export interface TokenArrays {
   /** Tokens of the prompt. */
   promptIds: Uint32Array;
-  /** [T] tokens of a turn, including the one that ended it. */
+  /** [T] tokens of a turn, including the token that ended it. */
   tokenIds: Uint32Array;
-  /** [T] tokens after the prompt, including tool outputs. */
+  /** [T] tokens after the prompt, tool outputs included. */
   responseIds: Uint32Array;
-  /** [T] 1 = sampled by the policy; 0 = written by a tool or the loop, and the other values are then 0. */
+  /** [T] 1 = sampled by the policy; 0 = from a tool or the loop. The log-probs and other values recorded for the latter are 0. */
   mask: Uint8Array;
   /** [T] log-prob of each token over the full vocabulary, at the sampling temperature. */
   logProbs: Float32Array;
   /**
-   * [T] logProbs - logMass is the log-prob under the distribution that was sampled from. With top-k, top-p, min-p or a
-   * mask, logMass is the log of the probability mass that they kept; penalties and biases add their own part. A turn
-   * has no logMass if it is all 0.
+   * [T] difference between logProbs and the log-prob under the distribution that was sampled from. With top-k, top-p, min-p or a mask, it
+   * is the log of the probability mass that they kept. Penalties and biases add their own part. A turn has no logMass if all of it is 0.
    */
   logMass: Float32Array;
   /** [T] version of the weights that sampled each token, as set by `resetCache`. */
@@ -36,7 +35,7 @@ interface TokenField<A> {
 const ids: TokenField<Uint32Array> = { Numbers: Uint32Array, isAllowed: (id, vocabSize) => id < vocabSize };
 const floats: TokenField<Float32Array> = { Numbers: Float32Array, isAllowed: Number.isFinite };
 
-/** Array type and valid numbers of each field, in the order of files. */
+/** Array type and valid values of each field, in the order in which files store the fields. */
 export const TOKEN_FIELDS: { [N in TokenFieldName]: TokenField<TokenArrays[N]> } = {
   promptIds: ids,
   tokenIds: ids,
@@ -51,35 +50,35 @@ const namesWithout = <N extends TokenFieldName>(...others: N[]) =>
   (Object.keys(TOKEN_FIELDS) as Exclude<TokenFieldName, N>[]).filter((name) => !others.includes(name as never));
 /** Names of all fields. */
 export const TOKEN_FIELD_NAMES = namesWithout<never>();
-/** Names of a sample's fields after its prompt. */
+/** Names of the fields that a sample has for the tokens after its prompt. */
 export const RESPONSE_FIELDS = namesWithout('promptIds', 'tokenIds');
-/** Names of a turn's fields, of its required fields, and of a sample's required fields. */
+/** In order: names of a turn's fields, of a turn's required fields, and of a sample's required fields. */
 export const TURN_FIELDS = namesWithout('promptIds', 'responseIds', 'mask');
 export const TURN_REQUIRED = ['tokenIds', 'logProbs'] as const;
 export const SAMPLE_REQUIRED = ['promptIds', 'responseIds', 'mask', 'logProbs', 'logMass'] as const;
 
 type ResponseArrays = Pick<TokenArrays, (typeof RESPONSE_FIELDS)[number]>;
 type Having<T, N extends keyof T> = Pick<T, N> & Partial<Omit<T, N>>;
-/** Tokens of a turn that has not ended. */
+/** Tokens that a turn has sampled so far, with their values. */
 export type DrawnSoFar = Having<Pick<TokenArrays, (typeof TURN_FIELDS)[number]>, (typeof TURN_REQUIRED)[number]>;
 /** Tokens of a sample. */
 export type SampleArrays = Having<Omit<TokenArrays, 'tokenIds'>, (typeof SAMPLE_REQUIRED)[number]>;
 
-/** Tokens of a sample after its prompt; turns and outputs are appended. */
+/** The tokens of a sample after its prompt. Turns and tool outputs are appended. */
 export class TokenLog {
   #parts: ResponseArrays[] = [];
 
-  /** Tokens so far. */
+  /** Number of tokens so far. */
   get length(): number {
     return this.#parts.reduce((sum, { mask: { length } }) => sum + length, 0);
   }
 
-  /** Number of tokens up to the last one that the model sampled. */
+  /** Number of tokens up to and including the last one that the model sampled. */
   get drawnLength(): number {
     return concatTokens(this.#parts, ['mask']).mask.lastIndexOf(1) + 1;
   }
 
-  /** Adds tokens. */
+  /** Appends tokens with their values. */
   push(tokens: Numbers & { responseIds: ArrayLike<number> }): void {
     this.#parts.push(concatTokens([tokens], RESPONSE_FIELDS));
   }
@@ -89,23 +88,23 @@ export class TokenLog {
     this.push({ ...turn, responseIds: turn.tokenIds, mask: new Uint8Array(turn.tokenIds.length).fill(1) });
   }
 
-  /** Removes the tokens from `length` on. */
+  /** Removes all tokens after the first `length`. */
   cutTo(length: number): void {
     this.#parts = [this.slice(length)];
   }
 
-  /** Returns the ids of a prompt and all tokens after it. */
+  /** Returns the ids of all tokens: those of the prompt, then those after it. */
   contextAfter(promptIds: Uint32Array): Uint32Array {
     return concat(Uint32Array, [promptIds, ...this.#parts.map(({ responseIds }) => responseIds)]);
   }
 
-  /** Returns the first `end` tokens. */
+  /** Returns the first `end` tokens, with the values of all fields. */
   slice(end?: number): ResponseArrays {
     return concatTokens(this.#parts, RESPONSE_FIELDS, { end });
   }
 }
 
-/** Concatenates tokens `start` to `end` of the parts of a turn or a sample. A field that a part lacks is 0 there. */
+/** Concatenates the parts of a turn or a sample, and returns tokens `start` to `end`. A field that a part lacks is 0 for its tokens. */
 export const concatTokens = <N extends TokenFieldName>(
   parts: readonly Numbers[],
   names: readonly N[],
@@ -120,10 +119,9 @@ export const concatTokens = <N extends TokenFieldName>(
   ) as unknown as Pick<TokenArrays, N>;
 
 /**
- * Finds the first fault in arrays from another machine or a file. Returns the name of the field, and what is wrong with
- * it.
+ * Finds the first fault in arrays that come from another machine or a file. Returns the name of the field and what is wrong with it.
  * @param required fields that must be present
- * @param vocabSize number of tokens of the model; default: the numbers are not checked
+ * @param vocabSize number of tokens of the model; default: token ids are not checked
  */
 export function findFault(
   arrays: { [N in TokenFieldName]?: unknown },

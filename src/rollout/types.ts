@@ -1,4 +1,4 @@
-/** Messages between agent loops (main thread) and the rollout server (GPU worker). */
+/** Types of the requests and answers between agent loops (main thread) and the rollout server (GPU worker). */
 
 import type { ArgumentSchema } from '../tasks/toolSchema.ts';
 import type { CallableTool, CallFormat } from './constrained/toolGrammar.ts';
@@ -9,29 +9,29 @@ export type { DrawnSoFar } from './tokenLog.ts';
 
 /** Sampling settings of a turn. */
 export interface SamplingParams {
-  /** 0 = greedy (log-probs are then recorded at temperature 1). */
+  /** Sampling temperature; 0 = greedy (log-probs are then recorded at temperature 1). */
   temperature: number;
-  /** Keep the k most likely; 0 = off. */
+  /** Sample from the k most likely tokens; 0 = off. */
   topK: number;
-  /** Keep the smallest set whose mass reaches topP; 1 = off. */
+  /** Sample from the smallest set of tokens whose probability mass reaches topP; 1 = off. */
   topP: number;
-  /** Keep tokens with p >= minP * max p; 0 = off. */
+  /** Sample from tokens with p >= minP * max p; 0 = off. */
   minP: number;
   /** Maximum number of tokens of the turn, including the stop token. */
   maxNewTokens: number;
-  /** Tokens that end the turn; the turn includes the token that ended it. */
+  /** Ids of tokens that end the turn. The token that ended it is part of the turn. */
   stopTokenIds: number[];
-  /** Tokens to sample before a stop token is allowed; 0 = off. */
+  /** Minimum number of tokens of the turn before a stop token is allowed; 0 = off. */
   minNewTokens?: number;
-  /** A value above 1 makes tokens of the context and of this turn less likely; 1 = off. */
+  /** Repetition penalty. A value above 1 makes tokens less likely that are in the context or in this turn; 1 = off. */
   repetitionPenalty?: number;
-  /** Subtracted from the logit of a token that this turn has already; 0 = off. */
+  /** Subtracted from the logit of a token that occurs in this turn already; 0 = off. */
   presencePenalty?: number;
-  /** Subtracted from the logit of a token once for each time this turn has it; 0 = off. */
+  /** Subtracted from the logit of a token once for each time it occurs in this turn; 0 = off. */
   frequencyPenalty?: number;
-  /** [token id, added to its logit], at most 64. */
+  /** Pairs of a token id and a number that is added to its logit, at most 64. */
   logitBias?: [number, number][];
-  /** Texts that end a turn at the token that completes one, even inside the token; at most 16. vLLM's name. */
+  /** Stop strings. A turn ends at the token that completes one of them, even in the middle of the token. At most 16. vLLM's name. */
   stop?: string[];
   /**
    * True to keep the stop string in the turn's text, which tools and rewards read. Its tokens are always kept. vLLM's
@@ -39,123 +39,123 @@ export interface SamplingParams {
    */
   includeStopStrInOutput?: boolean;
   /**
-   * Constrains a started tool call to a valid call of one of these tools. Costs one read-back per token, or a draft
-   * pass. logMass includes the probability mass that the constraint left.
+   * Constrains each tool call that the model starts to a valid call of one of these tools. Costs one read-back per token, or per pass that
+   * checks guesses. logMass includes the probability mass that the constraint left.
    */
   toolCalls?: readonly CallableTool[];
-  /** Format of the calls. Default: 'hermes'. */
+  /** Format of tool calls. Default: 'hermes'. */
   toolCallFormat?: CallFormat;
-  /** Number of calls that a turn must consist of, if calls are forced: exactly one, or at least one. Needs `toolCalls`. */
+  /** If tool calls are forced, the number of calls that the turn must consist of: exactly one, or at least one. Needs `toolCalls`. */
   requiredCalls?: 'one' | 'some';
-  /** Constrains the complete turn to JSON of this schema, or, if the turn can also call, to such JSON or `toolCalls`. */
+  /** Constrains the complete turn to JSON of this schema. With `toolCalls`, the turn can consist of such calls instead. */
   jsonSchema?: ArgumentSchema;
-  /** True to return the entropy at each token. */
+  /** True to return the entropy of the distribution at each token. */
   entropy?: boolean;
   /** Number of most likely tokens to return at each position, at most 8; 0 = off. */
   topLogprobs?: number;
 }
 
 /**
- * One turn of one sample, as in verl's server mode. The context is always the full token sequence so far. The engine
- * recomputes only what its cache lacks; the cache has the group's shared prompt and this sample's earlier turns.
+ * Request for one turn of one sample, as in verl's server mode. The context is always the full token sequence so far. The engine recomputes
+ * only what its cache lacks. The cache has the prompt, which the group shares, and the sample's earlier turns.
  */
 export interface GenerateRequest {
-  /** Same id for all turns of a sample: a later turn continues from that sample's cache. */
+  /** Id of the sample, the same for all of its turns. A later turn continues from the sample's cache. */
   requestId: string;
-  /** Full context as tokens. On a later turn it must extend what the cache has for this id. */
+  /** Token ids of the full context. On a later turn, they must start with the tokens in the cache of this `requestId`. */
   contextIds: Uint32Array;
-  /** The first `promptLength` tokens are the prompt, shared by every request with the same prompt. */
+  /** Number of tokens at the start of the context that are the prompt. It is shared by all requests with the same prompt. */
   promptLength: number;
-  /** Counter-based random key of the sample, from (seed, step, prompt, sample). The position is the counter. */
+  /** Random key of the sample, computed from (seed, step, prompt, sample). The counter of the random numbers is the token's position. */
   key: [number, number];
   /** Sampling settings of the turn. */
   sampling: SamplingParams;
-  /** Tokens of this turn that another engine has sampled (`drawnSoFar`); the turn continues after them. */
+  /** Tokens of this turn that another engine has sampled (see `drawnSoFar`). The turn continues after them. */
   drawn?: DrawnSoFar;
-  /** True to include `spans` in the answer. */
+  /** True to return `spans` with the turn. */
   timed?: boolean;
   /**
-   * Called with the tokens as they are read back, in order, for display. Costs one read-back per token. From an engine
-   * in a worker, the last tokens can arrive after the answer.
+   * Called with tokens as they are read back, in order, for display. Costs one read-back per token. If the engine is in a worker, the last
+   * tokens can arrive after the answer.
    */
   onTokens?: (tokenIds: readonly number[]) => void;
 }
 
 /** A turn of T tokens, as the engine returns it. */
 export interface Generation extends DrawnSoFar {
-  /** Nats, over the full vocabulary at the sampling temperature. Only if `entropy` was requested. */
+  /** [T] entropy of the full vocabulary's distribution at the sampling temperature, in nats. Only if `entropy` was requested. */
   entropies?: Float32Array;
-  /** [tokens][topLogprobs], largest first. Only if `topLogprobs` was requested. */
+  /** [T][topLogprobs] the most likely tokens at each position, largest first. Only if `topLogprobs` was requested. */
   alternatives?: { tokenId: number; logProb: number }[][];
   /**
-   * 'stop' = one of stopTokenIds (it is the last token); 'stop_string' = the last token completes one of `stop`;
-   * 'length' = maxNewTokens or the slot is full.
+   * Reason for the end of the turn: 'stop' = it ends with one of stopTokenIds; 'stop_string' = its last token completes one of `stop`;
+   * 'length' = it has reached maxNewTokens, or its slot is full; 'aborted' = `abort` was called.
    */
   stopReason: 'stop' | 'stop_string' | 'length' | 'aborted';
-  /** String of `stop` that ended the turn. */
+  /** The one of the strings in `stop` that ended the turn. */
   stopString?: string;
   /** Spans of the request's time, in order. Only if `timed` was set. */
   spans?: TurnSpan[];
 }
 
-/** Part of a rollout engine that one sample needs. */
+/** The methods of a rollout engine that one sample uses. */
 export type TurnEngine = Pick<RolloutEngine, 'generate' | 'release' | 'abort'>;
 
 /** Rollout engine: continuous batching over a KV cache. A call of `generate` is one turn of one sample. */
 export interface RolloutEngine {
   /**
-   * Resolves at the end of the turn. Rejects with RangeError for a context, prompt or setting that does not fit the
-   * engine.
+   * Generates one turn. Resolves when the turn ends. Rejects with RangeError for a context, prompt or setting that the engine does not
+   * support.
    */
   generate(request: GenerateRequest): Promise<Generation>;
-  /** Frees the sample's cache. Call it once for every id that was used. */
+  /** Frees the cache of a sample. Must be called once for every `requestId` that was used. */
   release(requestId: string): void;
-  /** Ends requests with stopReason 'aborted' and the tokens they have. A later turn can continue from them. */
+  /** Ends requests with stopReason 'aborted' and the tokens sampled so far. A later turn can continue from these. */
   abort(requestIds: string[]): void;
   /**
-   * Clears the cache; must be called after every weight update. Requests in the middle of a turn keep their tokens and
-   * continue under the new weights.
+   * Clears the cache. Must be called after every weight update. Requests in the middle of a turn keep their tokens and continue with the
+   * new weights.
    * @param weightVersion version of the new weights; default: one more than before
    */
   resetCache(weightVersion?: number): void | Promise<void>;
-  /** Resolves once no pass is running, so that the weights can be changed. Requests stay; new ones are queued. */
+  /**
+   * Pauses the server. Resolves once no pass is running, so that the weights can be changed. Requests are kept, and new ones are queued.
+   */
   pause(): Promise<void>;
-  /** Resolves once no request needs a computation, or after `maxMs` milliseconds. */
+  /** Resolves once no request needs a pass, or after `maxMs` milliseconds. */
   idle(maxMs: number): Promise<void>;
   /** Resumes after `pause`. */
   resume(): void | Promise<void>;
   /**
-   * Returns the tokens of requests in flight, for a checkpoint; undefined for other requests. Clears the cache, because
-   * an engine that continues from the checkpoint starts without one.
+   * Returns for a checkpoint the tokens sampled so far of each of these requests; undefined for a request that is not in flight. Clears the
+   * cache, because an engine that continues from the checkpoint also starts without one.
    */
   drawnSoFar(requestIds: string[]): Promise<(DrawnSoFar | undefined)[]>;
-  /**
-   * Returns and resets the counters: tokens generated, prompt tokens computed and cached, decode steps, wasted rows.
-   */
+  /** Returns and resets the counters of the engine; see RolloutStats. */
   takeStats(): Promise<RolloutStats>;
 }
 
-/** Counts since the last `takeStats`. */
+/** Counters of the engine since the last `takeStats`. */
 export interface RolloutStats {
-  /** Tokens sampled. */
+  /** Number of sampled tokens. */
   generatedTokens: number;
-  /** Context tokens run through the model. */
+  /** Number of context tokens that ran through the model. */
   prefillTokens: number;
-  /** Context tokens read from a cache instead. */
+  /** Number of context tokens whose keys and values were in the cache already. */
   cachedTokens: number;
-  /** Passes that sampled a token for each live sequence. */
+  /** Number of passes that sampled a token for each live sequence. */
   decodeSteps: number;
-  /** Rows decoded after their sequence had stopped. */
+  /** Number of rows that were decoded after their sequence had stopped. */
   wastedRows: number;
-  /** Live rows summed over decode steps. */
+  /** Number of rows of live sequences, summed over decode steps. */
   liveRows: number;
-  /** Number of times that a sample lost its cache so that another could have its slot. */
+  /** Number of times that a sample lost its slot so that another one could have it. */
   preemptions: number;
   /** Speculative decoding: tokens guessed. */
   draftTokens: number;
   /** Guesses that were right. */
   acceptedTokens: number;
-  /** Sequences in passes that checked guesses. */
+  /** Number of sequences, summed over passes that checked guesses. */
   verifications: number;
 }
 
@@ -191,8 +191,8 @@ export interface Trajectory extends SampleArrays {
   stopReason: StopReason;
   /** Number of the model's turns. */
   numTurns: number;
-  /** Number of calls that were run, including failed ones. */
+  /** Number of tool calls that were run, failed ones included. */
   numToolCalls: number;
-  /** Number of calls that failed: unreadable, unknown, thrown, timed out. */
+  /** Number of tool calls that failed: unreadable, unknown tool, exception, timeout. */
   numToolErrors: number;
 }

@@ -1,6 +1,6 @@
 import type { Metrics } from '../grpo/metrics.ts';
 
-/** Returns the lines with these values added to the line of their step. Without such a line, adds one at its place. */
+/** Returns lines of metrics.jsonl with these values added to the line of their step. If that step has no line, inserts one. */
 export function amended(lines: readonly Metrics[], metrics: Metrics): Metrics[] {
   const step = metrics['training/global_step'];
   const at = lines.findIndex((line) => line['training/global_step'] >= step);

@@ -18,28 +18,31 @@ import { parseTrainerState } from './trainerState.ts';
 
 const STATE = 'trainer_state.json';
 const OPTIMIZER = 'optimizer.safetensors';
-/** Written only if the reference model of a KL term is refreshed during the run. */
+/** Weights of the reference model of a KL term. Written only if the reference is refreshed during the run. */
 const REFERENCE = 'reference.safetensors';
-/** Files that a trainer reads and a model does not. */
+/** Files that a trainer reads, and a reader of the model does not. */
 const OF_TRAINER = [STATE, OPTIMIZER, REFERENCE];
 
-/** True for a file of the model alone: not one of the trainer's files and not the manifest. */
+/** True for a file that belongs to the model: neither a file of the trainer nor the manifest. */
 export const ofModelAlone = (name: string): boolean => ![...OF_TRAINER, MANIFEST].includes(name);
 
 export const ADAPTER_CONFIG = 'adapter_config.json';
 const ADAPTER_WEIGHTS = 'adapter_model.safetensors';
 
-/** Purpose of reading a folder: its model (or adapter) alone, or to resume training. */
+/** Purpose of reading a checkpoint folder: only its model (or adapter), or to resume training. */
 export type CheckpointUse = 'model' | 'trainer';
 
-/** Returns the model's files and, with `trainer`, its optimizer and counters. */
+/** Returns the files of a model. With `trainer`, adds the files with its optimizer state and counters. */
 export function modelFiles(model: ModelCheckpoint, trainer?: Checkpoint, dtype?: SafetensorsDtype): FolderFiles {
   const files = new Map<string, Uint8Array | string>(saveCheckpoint(model, dtype));
   if (trainer) addTrainer(files, trainer);
   return files;
 }
 
-/** Returns an adapter as PEFT saves it, its base's text files except config.json, and the trainer's state. */
+/**
+ * Returns the files of a checkpoint with an adapter: the adapter as PEFT saves it, the base model's text files except config.json, and the
+ * trainer's state.
+ */
 export function adapterFiles(
   adapter: Adapter,
   base: Omit<ModelCheckpoint, 'config' | 'weights'>,
@@ -56,7 +59,10 @@ function addTrainer(files: Map<string, Uint8Array | string>, { optimizer, refere
   files.set(STATE, `${JSON.stringify(state, null, 2)}\n`);
 }
 
-/** Writes a checkpoint folder and its manifest, unless the same one exists. Throws InputError, before writing, if space is short. */
+/**
+ * Writes a checkpoint folder and its manifest, unless the folder has the same content already. Throws InputError before writing if the disk
+ * has too little space.
+ */
 export async function writeCheckpoint(files: FileSystem, folder: string, contents: FolderFiles): Promise<void> {
   const all = await withManifest(contents);
   if (await isSaved(files, folder, all)) return;
@@ -93,9 +99,9 @@ export async function expectRoom(files: FileSystem, path: string, bytes: number)
 }
 
 /**
- * Reads a checkpoint for `GrpoTrainer.restore`, from a folder that was written with a trainer.
- * Throws InputError if anything differs from what was saved, or cannot come from a run.
- * @param note called with a warning if the folder has no manifest to check it by
+ * Reads a checkpoint for `GrpoTrainer.restore` from a folder that a trainer has written. Throws InputError if a file differs from what was
+ * saved, or if no run can have written its content.
+ * @param note called with a warning if the folder has no manifest to check its files by
  */
 export async function loadTrainerCheckpoint(
   files: FileSystem,
@@ -133,7 +139,7 @@ async function readState(folder: string, read: (name: string) => Promise<Uint8Ar
   return parseTrainerState(new TextDecoder().decode(await read(STATE)), `${folder}/${STATE}`, stepOf(folder));
 }
 
-/** Throws InputError if a folder is damaged. Without a manifest, weights are read only for use `trainer`. */
+/** Throws InputError if a folder is damaged. Without a manifest, its weights are read and so checked only if `use` is 'trainer'. */
 export async function checkCheckpoint(files: FileSystem, folder: string, use: CheckpointUse): Promise<void> {
   const manifest = await readManifest(files, folder);
   const forTrainer = use === 'trainer';
@@ -144,13 +150,13 @@ export async function checkCheckpoint(files: FileSystem, folder: string, use: Ch
   else if (!(await files.exists(`${folder}/${ADAPTER_CONFIG}`))) await openCheckpoint(filesIn(files, folder));
 }
 
-/** Returns true for a checkpoint that a training run wrote, damaged or not. */
+/** Returns true for a checkpoint that a training run has written, even if it is damaged. */
 export async function isOfTrainer(files: FileSystem, folder: string): Promise<boolean> {
   for (const name of [STATE, OPTIMIZER]) if (await files.exists(`${folder}/${name}`)) return true;
   return false;
 }
 
-/** Folder of a step, or its older version while it is replaced (`FileSystem.writeFolder`). */
+/** Matches the folder of a step, and the name of its older version while it is being replaced (`FileSystem.writeFolder`). */
 const STEP_FOLDER = /^(?:step-(\d+)|\.step-(\d+)\.old)$/;
 
 function stepOf(folder: string): number | undefined {
@@ -158,7 +164,7 @@ function stepOf(folder: string): number | undefined {
   return step === undefined && old === undefined ? undefined : Number(step ?? old);
 }
 
-/** Returns the steps whose checkpoints are in a run folder, in order. */
+/** Returns the steps whose checkpoints are in a run folder, in ascending order. */
 export async function checkpointSteps(files: FileSystem, runFolder: string): Promise<number[]> {
   const names = await files.list(`${runFolder}/checkpoints`);
   const steps = names.flatMap((name) => /^step-(\d+)$/.exec(name)?.[1] ?? []).map(Number);
@@ -166,8 +172,9 @@ export async function checkpointSteps(files: FileSystem, runFolder: string): Pro
 }
 
 /**
- * Returns the newest intact checkpoint of a run, or undefined if the run has none. Throws InputError if all are damaged.
- * @param note called with each newer checkpoint that is damaged
+ * Returns the folder of the newest intact checkpoint of a run. Undefined if the run has no checkpoint. Throws InputError if all are
+ * damaged.
+ * @param note called with a message on each newer checkpoint that is damaged
  */
 export async function newestCheckpoint(
   files: FileSystem,
@@ -195,7 +202,7 @@ export async function newestCheckpoint(
 
 async function newestFirst(files: FileSystem, folder: string): Promise<string[]> {
   const names = (await files.list(folder)).filter((name) => STEP_FOLDER.test(name));
-  // The folder of a step sorts before the older version that it replaces.
+  // Among equal steps, the folder of the step is before the older version that it replaces.
   names.sort((a, b) => stepOf(b)! - stepOf(a)! || (a < b ? 1 : -1));
   return names.map((name) => `${folder}/${name}`);
 }

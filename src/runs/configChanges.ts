@@ -1,30 +1,33 @@
-/** Reports, key by key, how the config of a resumed run differs from the one before. */
+/** Reports, key by key, how the config of a resumed run differs from the config before the resume. */
 
 import { parse } from 'yaml';
 import type { TrainConfig } from '../grpo/config/types.ts';
 import { parseTrainConfig } from '../grpo/config/text.ts';
 import { isTree, leaves, show } from '../grpo/config/tree.ts';
 
-/** Keys that differ between any two commands of one run. */
+/** Matches keys that may differ between any two commands that continue one run. */
 const OF_THE_COMMAND = /^(name$|trainer\.(resume|defaultLocalDir$))/;
 
-/** Keys of what is evaluated, kept and written: they do not change the policy after a step. */
+/** Matches keys of evaluation, logging and checkpoints. They do not change the policy after a step. */
 const OF_THE_RECORD = /^(trainer\.(?!total|ref)|data\.val|rollout\.valKwargs)/;
 
 /** Maximum number of lines to report. */
 const MOST = 10;
 
-/** One key of two configs; undefined if the config lacks it. */
+/** A key with its values in two configs. A value is undefined if its config lacks the key. */
 export interface ChangedKey {
   key: string;
   before: unknown;
   after: unknown;
 }
 
-/** Returns the differences between two runs, without keys that differ between any two commands. `before` is the text of config.yaml. */
+/**
+ * Returns the keys whose values differ, without those that may differ between any two commands of one run. `before` is the text of
+ * config.yaml.
+ */
 export function changedKeys(before: string, after: TrainConfig): ChangedKey[] {
   const then = new Map(leaves(treeOf(before)));
-  // The same form as the written config: without keys that are not set.
+  // Without keys that are not set, like the config in config.yaml.
   const now = new Map(leaves(after).filter(([, value]) => value !== undefined));
   const keys = [...new Set([...then.keys(), ...now.keys()])];
   return keys
@@ -32,7 +35,7 @@ export function changedKeys(before: string, after: TrainConfig): ChangedKey[] {
     .filter(({ key, before, after }) => !OF_THE_COMMAND.test(key) && show(before) !== show(after));
 }
 
-/** Returns lines that report the changes after step `step`; [] without changes. `before` is the text of config.yaml. */
+/** Returns lines that report how the config changes after step `step`; [] without changes. `before` is the text of config.yaml. */
 export function configChanges(before: string, after: TrainConfig, step: number): string[] {
   const changed = changedKeys(before, after);
   if (changed.length === 0) return [];
@@ -49,7 +52,7 @@ export function configChanges(before: string, after: TrainConfig, step: number):
   ];
 }
 
-/** Parses with today's defaults, which a config of an earlier version lacks. */
+/** Fills in the defaults of this version, which the config of an earlier version can lack. */
 function treeOf(text: string): object {
   try {
     return parseTrainConfig(text, { source: 'config.yaml', note: () => {} });

@@ -1,4 +1,4 @@
-/** Decides which checkpoints of a run stay: newest (`trainer.maxActorCkptToKeep`) and best (`trainer.metricForBestModel`). */
+/** Decides which checkpoints of a run are kept: the newest (`trainer.maxActorCkptToKeep`) and the best (`trainer.metricForBestModel`). */
 
 import type { TrainConfig } from '../grpo/config/types.ts';
 import { nearestKey } from '../grpo/config/resolve.ts';
@@ -18,18 +18,18 @@ export interface BestCheckpoint {
 
 type Settings = Pick<TrainConfig['trainer'], 'maxActorCkptToKeep' | 'metricForBestModel' | 'greaterIsBetter'>;
 
-/** Tracks the best checkpoint of a run and deletes surplus ones. */
+/** Tracks the best checkpoint of a run, and deletes checkpoints that are not to be kept. */
 export class KeptCheckpoints {
   readonly #folder: RunFolder;
   readonly #settings: Settings;
   #best: { step: number; value: number } | undefined;
-  /** Step of a checkpoint that the next one replaces. */
+  /** Step of a checkpoint that the next checkpoint replaces. */
   #passing: number | undefined;
-  /** True if some step had the metric. */
+  /** True if the metric has occurred in a line. */
   #seen = false;
 
   /**
-   * Opens the checkpoints of a new or resumed run.
+   * Starts to track the checkpoints of a new or resumed run.
    * @param options.history metrics that a resumed run has logged already
    * @param options.passing step of the checkpoint to resume from, if the next checkpoint replaces it
    */
@@ -42,7 +42,7 @@ export class KeptCheckpoints {
     kept.#passing = passing;
     const saved = await checkpointSteps(folder.files, folder.path);
     for (const line of history) if (saved.includes(line['training/global_step'])) kept.isBest(line);
-    // Needed if a run was killed between the save and the deletion.
+    // Deletes what a killed run could not delete after it had saved a checkpoint.
     if (history.length > 0) await kept.prune();
     return kept;
   }
@@ -60,8 +60,8 @@ export class KeptCheckpoints {
   }
 
   /**
-   * Returns true if no earlier trained step was as good: its checkpoint must be saved. Throws InputError if steps do not have
-   * the metric.
+   * Returns true if the step is better than all earlier trained steps. Its checkpoint must then be saved. Throws InputError if steps do not
+   * have the metric.
    */
   isBest(line: Metrics): boolean {
     const { metricForBestModel: metric, greaterIsBetter = !metric?.endsWith('loss') } = this.#settings;
@@ -76,8 +76,8 @@ export class KeptCheckpoints {
   }
 
   /**
-   * Deletes surplus checkpoints; called after the checkpoint of `step` was written.
-   * @param passing true if the next checkpoint replaces this one, which is there only to resume from
+   * Deletes surplus checkpoints. Called after the checkpoint of `step` was written.
+   * @param passing true if this checkpoint is only there to resume from, and the next checkpoint replaces it
    */
   async update(step: number, passing = false): Promise<void> {
     const passed = this.#passing;
@@ -87,7 +87,7 @@ export class KeptCheckpoints {
     await this.prune();
   }
 
-  /** Writes step and value of the best checkpoint into best.json, and deletes surplus checkpoints. */
+  /** Writes the step and the metric's value of the best checkpoint to best.json, and deletes checkpoints that are not to be kept. */
   async prune(): Promise<void> {
     if (this.best)
       await this.#folder.files.write(this.#folder.file('best.json'), `${JSON.stringify(this.best, null, 2)}\n`);
@@ -98,7 +98,7 @@ export class KeptCheckpoints {
       await this.#folder.files.remove(this.#folder.checkpoint(step));
   }
 
-  /** Rejects a mistyped name at the first line that must have it, not after the run. */
+  /** Throws InputError for a mistyped metric name at the first line that should have the metric, instead of after the run. */
   #checkName(metric: string, line: Metrics): void {
     this.#seen ||= metric in line;
     const isValidation = (name: string) => name.startsWith('val-');

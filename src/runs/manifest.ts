@@ -1,4 +1,7 @@
-/** manifest.json of a checkpoint folder: sizes and SHA-256 of its files, written after them. Files that differ are never loaded. */
+/**
+ * manifest.json of a checkpoint folder: size and SHA-256 of each file. It is written after the files. A file that differs from it is never
+ * loaded.
+ */
 
 import * as v from 'valibot';
 import { InputError } from '../errors.ts';
@@ -19,7 +22,7 @@ const schema = v.strictObject({
 });
 export type Manifest = v.InferOutput<typeof schema>;
 
-/** Returns the files and, last, their manifest. */
+/** Returns the files, followed by their manifest. */
 export async function withManifest(contents: FolderFiles): Promise<Map<string, Uint8Array | string>> {
   const files: Manifest['files'] = {};
   for (const [name, content] of contents) {
@@ -32,15 +35,14 @@ export async function withManifest(contents: FolderFiles): Promise<Map<string, U
 const manifestText = (manifest: Manifest): string => `${JSON.stringify(manifest, null, 2)}\n`;
 
 /**
- * Reads the manifest; undefined if it is missing, as in third-party or older folders. Throws InputError if it is
- * damaged.
+ * Reads the manifest. Undefined if it is missing, as in folders of other programs or older versions. Throws InputError if it is damaged.
  */
 export async function readManifest(files: FileSystem, folder: string): Promise<Manifest | undefined> {
   const path = `${folder}/${MANIFEST}`;
   if ((await files.size(path)) === undefined) return undefined;
   const text = await readFileText(files, path);
   const manifest = parsed(text);
-  // Every byte must match, because nothing else verifies this file.
+  // Every byte of the manifest must be as written, because no other file has its checksum.
   if (manifest && manifestText(manifest) === text) return manifest;
   throw new InputError(
     `${path} is damaged, or of a newer version of webgrpo: the files of its folder cannot be checked. Use another checkpoint. If you ` +
@@ -58,8 +60,8 @@ function parsed(text: string): Manifest | undefined {
 }
 
 /**
- * Compares files with their manifest: the sizes of all, the content of those that `content` names. Throws InputError that
- * names the first mismatch.
+ * Compares files with their manifest: the sizes of all files, and the contents of those that `content` names. Throws InputError that names
+ * the first difference.
  */
 export async function checkFiles(
   files: FileSystem,
@@ -76,7 +78,7 @@ export async function checkFiles(
     if (content(name) && (await files.sha256(`${folder}/${name}`)) !== saved.sha256) throw changed(folder, name);
 }
 
-/** Reads a file of the folder. Throws InputError if it differs from an existing manifest. */
+/** Reads a file of the folder. If the folder has a manifest and the file differs from it, throws InputError. */
 export async function readChecked(
   files: FileSystem,
   folder: string,

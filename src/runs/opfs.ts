@@ -1,6 +1,6 @@
 /**
- * Run folders in the browser's own file system (OPFS), on any thread. OPFS cannot rename a folder, so a folder is valid only
- * if it has a manifest, which is written last and deleted first. A file is replaced atomically when its writer is closed.
+ * Run folders in the browser's own file system (OPFS), usable on any thread. OPFS cannot rename a folder. Therefore a folder counts as
+ * complete only if it has a manifest, which is written last and deleted first. A file is replaced atomically when its writer is closed.
  */
 
 import { InputError } from '../errors.ts';
@@ -9,14 +9,14 @@ import { Sha256 } from '../model/checkpoint/sha256.ts';
 import type { FileSystem } from './fileSystem.ts';
 import { MANIFEST } from './manifest.ts';
 
-/** Bytes per piece of work on a page's thread. Larger pieces delay clicks. */
+/** Number of bytes that a page's thread handles at a time. Larger pieces would delay the page's reaction to clicks. */
 const PIECE_BYTES = 2 ** 20;
 
 /** `.NAME.old`: see `FileSystem.writeFolder`. */
 const OLD = /^\.(.+)\.old$/;
 const CHECKPOINT = /^step-\d+$/;
 
-/** Returns the file system under `root`. */
+/** Returns the file system in the OPFS folder `root`. */
 export function opfsFileSystem(root: FileSystemDirectoryHandle): FileSystem {
   const folderAt = async (path: string): Promise<FileSystemDirectoryHandle | undefined> => {
     let at: FileSystemDirectoryHandle | undefined = root;
@@ -123,7 +123,7 @@ export function opfsFileSystem(root: FileSystemDirectoryHandle): FileSystem {
   };
 }
 
-/** Appends to a file or replaces it, atomically. */
+/** Replaces a file, or appends to it, atomically. */
 async function putInto(handle: FileSystemFileHandle, content: Uint8Array | Blob, append: boolean): Promise<void> {
   const writer = await handle.createWritable({ keepExistingData: append });
   try {
@@ -139,7 +139,7 @@ async function putInto(handle: FileSystemFileHandle, content: Uint8Array | Blob,
   }
 }
 
-/** Returns undefined if the entry does not exist, or is a folder instead of a file or the reverse. */
+/** Awaits a handle. Returns undefined if the entry does not exist, or is a folder instead of a file or a file instead of a folder. */
 async function ifThere<T>(asked: Promise<T>): Promise<T | undefined> {
   try {
     return await asked;
@@ -149,7 +149,7 @@ async function ifThere<T>(asked: Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** Runs `work` and turns an error of the browser into a sentence that names the file. */
+/** Runs `work`, and converts an error of the browser to an error message that names the file. */
 async function explained<T>(verb: string, path: string, work: () => Promise<T>, bytes?: number): Promise<T> {
   try {
     return await work();

@@ -17,7 +17,7 @@ type PhaseSpan = [name: string, start: number, end: number];
 export type EventSpan = [kind: EventKind, turn: number, start: number, end: number, gpuMs?: number];
 
 export interface SampleProfile {
-  /** Id in the form group.sample. */
+  /** Id of the sample, in the form group.sample. */
   id: string;
   problem: string;
   stop: string;
@@ -34,7 +34,7 @@ export interface StepProfile {
   samples: SampleProfile[];
 }
 
-/** Records the start of each phase of a step; called by the trainer's onPhase. */
+/** Records the start time of each phase of a step. Called by the trainer's onPhase. */
 export class PhaseClock {
   #marks: { name: Phase; at: number }[] = [];
 
@@ -42,11 +42,11 @@ export class PhaseClock {
     this.#marks.push({ name, at: performance.now() });
   }
 
-  /** Returns the phases since the last call until `end`, and the start time of the step. */
+  /** Returns the phases from the last call until `end`, and the start time of the step. */
   take(end = performance.now()): { origin: number; phases: PhaseSpan[] } {
     const marks = this.#marks;
     this.#marks = [];
-    // Evaluations before the first step are not part of it.
+    // The step starts with 'generate': evaluations before the first step are not part of it.
     const first = Math.max(
       0,
       marks.findIndex(({ name }) => name === 'generate'),
@@ -58,7 +58,7 @@ export class PhaseClock {
   }
 }
 
-/** Returns a step as it is logged; `origin` is on the clock of the samples' events. */
+/** Returns the profile of a step as it is logged. `origin` is the start of the step on the clock of the samples' events. */
 export function stepProfile(
   step: number,
   samples: readonly Sample[],
@@ -89,7 +89,7 @@ function spanOf({ kind, turn, start, end, gpuMs }: SampleEvent, origin: number):
 
 const tenth = (ms: number) => Math.round(ms * 10) / 10;
 
-/** Returns a step as the text of its file. */
+/** Returns the profile of a step as the text of its file. */
 export function profileText({ step, phases, samples }: StepProfile): string {
   return [{ step, phases }, ...samples].map((line) => `${JSON.stringify(line)}\n`).join('');
 }

@@ -1,23 +1,21 @@
-/**
- * Reads the logs of a run folder. Skips invalid lines (truncated, altered, of other types), with one warning per file.
- */
+/** Reads the logs of a run folder. Skips lines that are invalid (truncated, changed, or with other types), with one warning per file. */
 
 import * as v from 'valibot';
 import type { Metrics } from '../grpo/metrics.ts';
 import type { LoggedRollout } from './rollouts.ts';
 import type { SampleProfile, StepProfile } from './profileLog.ts';
 
-/** Finite and safe: larger counts and times cannot be computed with. */
+/** Number in the range of safe integers. Larger counts and times would make calculations inexact. */
 const number = v.pipe(v.number(), v.minValue(-Number.MAX_SAFE_INTEGER), v.maxValue(Number.MAX_SAFE_INTEGER));
 const step = v.pipe(number, v.integer(), v.minValue(0));
 const amount = v.pipe(number, v.minValue(0));
 const numberOrNull = v.nullish(number, null);
 const text = v.string();
 
-/** Metrics; null stands for a value that is not finite, which JSON does not have. */
+/** A line of metrics. null stands for a value that is not finite, which JSON does not have. */
 const metrics = v.objectWithRest({ 'training/global_step': step }, v.nullable(v.pipe(v.number(), v.finite())));
 
-/** Rollout; logs of earlier versions can lack fields that were added later. */
+/** A line of logged rollouts. Logs of earlier versions can lack fields that were added later. */
 const rollout = v.looseObject({
   step,
   group: v.optional(amount, 0),
@@ -64,14 +62,17 @@ function linesOf<S extends v.GenericSchema>(content: string, schema: S, file: st
   return read;
 }
 
-/** Returns every line of metrics.jsonl that can be read. @param file name in warnings */
+/**
+ * Returns all lines of metrics.jsonl that can be read.
+ * @param file name of the file in warnings
+ */
 export const readMetrics = (content: string, file: string): Metrics[] => linesOf(content, metrics, file) as Metrics[];
 
-/** Returns every line of a rollouts/step-N.jsonl that can be read. */
+/** Returns all lines of a rollouts/step-N.jsonl that can be read. */
 export const readRollouts = (content: string, file: string): LoggedRollout[] =>
   linesOf(content, rollout, file) as LoggedRollout[];
 
-/** Reads a profile/step-N.jsonl. Returns [] if the first line, which has the step, cannot be read. */
+/** Returns the lines of a profile/step-N.jsonl; [] if the first line, which has the step, cannot be read. */
 export function readProfile(content: string, file: string): StepProfile[] {
   const end = content.indexOf('\n') + 1;
   const [head] = linesOf(content.slice(0, end), profileHead, file);
@@ -90,7 +91,7 @@ function parsed(line: string): unknown {
 
 const said = new Set<string>();
 
-/** Warns once, although files are read several times in a run. */
+/** Warns of lines that cannot be read, only once although a file is read several times in a run. */
 function sayLeftOut(file: string, unread: number, of: number): void {
   const sentence = `${unread} of ${of} lines of ${file} cannot be read and ${unread === 1 ? 'is' : 'are'} skipped`;
   if (unread === 0 || said.has(sentence)) return;

@@ -1,34 +1,34 @@
-/** Sampled rollouts: those that a run logs of each step, and those that its report shows. */
+/** Chooses logged rollouts: those of each step that a run logs, and those of a run that its report shows. */
 
 import type { Sample } from '../grpo/update/batch.ts';
 import type { Message, Reward } from '../tasks/task.ts';
 
-/** One sampled rollout, which is a line of `rollouts/step-N.jsonl`. */
+/** A logged rollout: one line of `rollouts/step-N.jsonl`. */
 export interface LoggedRollout {
   step: number;
   group: number;
   problem: string;
   answer: string;
-  /** Prompt and everything after it. */
+  /** Messages of the prompt, and all messages after it. */
   messages: Message[];
   /** Number of messages that belong to the prompt. */
   promptMessages: number;
-  /** Score; null if the task gave none. */
+  /** Score of the sample; null if the task's reward has returned none. */
   score: number | null;
   acc: number | null;
   stopReason: string;
   numTurns: number;
   numToolCalls: number;
   responseTokens: number;
-  /** Mean advantage over the trained tokens; null without trained tokens. */
+  /** Mean advantage over the tokens that are trained on; null without such tokens. */
   advantage: number | null;
-  /** Reward of each assistant turn, if the task returns it. */
+  /** Reward of each assistant turn, if the task's reward has them. */
   turnRewards?: number[];
-  /** Additional values of the reward, by name, if the task returns any. */
+  /** Additional values of the reward, by name, if the task's reward has any. */
   extra?: Reward['extra'];
 }
 
-/** Returns the first `count` samples of a step, group by group, in the form in which they are logged. */
+/** Returns the first `count` samples of a step as lines of the log, group by group. */
 export function loggedRollouts(samples: readonly Sample[], step: number, count: number): LoggedRollout[] {
   return samples
     .slice(0, count)
@@ -51,10 +51,10 @@ export function loggedRollouts(samples: readonly Sample[], step: number, count: 
     }));
 }
 
-/** Replaces NaN, which JSON does not have. */
+/** Replaces NaN by null, because JSON has no NaN. */
 const numberOrNull = (value: number): number | null => (Number.isNaN(value) ? null : value);
 
-/** The rollouts of one step that a report shows. */
+/** The rollouts of one step in a report. */
 export interface ShownStep {
   step: number;
   rollouts: LoggedRollout[];
@@ -63,7 +63,7 @@ export interface ShownStep {
 const STEPS_SHOWN = 6;
 const ROLLOUTS_PER_STEP = 4;
 
-/** Returns rollouts of the first step, the last, and some between. */
+/** Returns rollouts of the first step, of the last step, and of some steps between them. */
 export function shownRollouts(rollouts: readonly LoggedRollout[]): ShownStep[] {
   const steps = [...new Set(rollouts.map(({ step }) => step))];
   return spreadOut(steps, STEPS_SHOWN).map((step) => ({
@@ -72,7 +72,7 @@ export function shownRollouts(rollouts: readonly LoggedRollout[]): ShownStep[] {
   }));
 }
 
-/** Returns at most `count` of the items, evenly spaced, including the first and the last. */
+/** Returns at most `count` of the items, evenly spaced. The first and the last item are among them. */
 export function spreadOut<T>(items: readonly T[], count: number): T[] {
   if (items.length <= count) return [...items];
   if (count < 2) return items.slice(0, count);

@@ -24,7 +24,7 @@ export class RunFolder {
     this.path = path;
   }
 
-  /** Creates a fresh folder. An earlier run of that name is kept under the next free number. */
+  /** Creates the folder of a new run. The folder of an earlier run with that name is renamed to the next free number. */
   static async create(
     files: FileSystem,
     path: string,
@@ -38,7 +38,10 @@ export class RunFolder {
     return { folder, moved };
   }
 
-  /** Reopens the folder of a run that resumes after `step`. Later logs are dropped because they are repeated, and so is all of step 0. */
+  /**
+   * Reopens the folder of a run that resumes after `step`. Deletes later logs, because the run repeats these steps. If `step` is 0, deletes
+   * the logs of step 0 too.
+   */
   static async reopen(files: FileSystem, path: string, step: number, config: unknown): Promise<RunFolder> {
     await files.tidy(path);
     const folder = new RunFolder(files, path);
@@ -60,7 +63,7 @@ export class RunFolder {
     return this.file('checkpoints', `step-${step}`);
   }
 
-  /** Replaces every line. */
+  /** Replaces all lines of metrics.jsonl. */
   async writeMetrics(lines: readonly Metrics[]): Promise<void> {
     await this.files.write(this.file('metrics.jsonl'), lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
   }
@@ -69,7 +72,7 @@ export class RunFolder {
     await this.files.append(this.file('metrics.jsonl'), `${JSON.stringify(metrics)}\n`);
   }
 
-  /** Returns every line that can be read. */
+  /** Returns every line of metrics.jsonl that can be read. */
   async metrics(): Promise<Metrics[]> {
     const path = this.file('metrics.jsonl');
     return (await this.files.exists(path)) ? readMetrics(await readFileText(this.files, path), path) : [];
@@ -91,12 +94,12 @@ export class RunFolder {
     return (await this.stepFiles('rollouts')).flatMap(({ text, file }) => readRollouts(text, file));
   }
 
-  /** Returns the logged answers of every evaluation, in order of steps. */
+  /** Returns the logged answers of all evaluations, in order of steps. */
   async valRollouts(): Promise<LoggedRollout[]> {
     return (await this.stepFiles('rollouts', 'val-step')).flatMap(({ text, file }) => readRollouts(text, file));
   }
 
-  /** Writes the data on which a step failed, one JSON value per line: errors/step-N.jsonl. Returns the file. */
+  /** Writes the data on which a step failed to errors/step-N.jsonl, one JSON value per line. Returns the path of the file. */
   async writeError(step: number, lines: readonly unknown[]): Promise<string> {
     const path = this.file('errors', `step-${step}.jsonl`);
     await this.files.write(path, lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
@@ -107,12 +110,12 @@ export class RunFolder {
     await this.files.write(this.file('profile', `step-${profile.step}.jsonl`), profileText(profile));
   }
 
-  /** Returns every recorded step that can be read, in order. */
+  /** Returns the profile of every step that can be read, in order. */
   async profiles(): Promise<StepProfile[]> {
     return (await this.stepFiles('profile')).flatMap(({ text, file }) => readProfile(text, file));
   }
 
-  /** Returns the texts of a folder's `step-N.jsonl` (or of another name than `step`), in order of steps. */
+  /** Returns the texts of the files `<name>-N.jsonl` in a folder, in order of steps. */
   private async stepFiles(folder: string, name = 'step'): Promise<{ text: string; file: string }[]> {
     const files = await this.files.list(this.file(folder));
     const pattern = new RegExp(`^${name}-(\\d+)\\.jsonl$`);
@@ -122,13 +125,16 @@ export class RunFolder {
     return Promise.all(paths.map(async (file) => ({ file, text: await readFileText(this.files, file) })));
   }
 
-  /** Copies config.yaml to the first free of config-1.yaml, config-2.yaml, ... before another replaces it. Returns the path. */
+  /**
+   * Copies config.yaml to the first free name of config-1.yaml, config-2.yaml, ..., before another config replaces it. Returns the path of
+   * the copy.
+   */
   async keepConfig(): Promise<string> {
     const text = await readFileText(this.files, this.file('config.yaml'));
     for (let n = 1; ; n++) {
       const path = this.file(`config-${n}.yaml`);
       const taken = await this.files.exists(path);
-      // The same text exists if a run was killed before the new config was written.
+      // A file with the same text exists if a run was killed before the new config was written.
       if (taken && (await readFileText(this.files, path)) !== text) continue;
       if (!taken) await this.files.write(path, text);
       return path;

@@ -1,4 +1,4 @@
-/** trainer_state.json: counters of a run, accepted only if a run can have written them. */
+/** trainer_state.json: the counters of a run. A file is refused if no run can have written its content. */
 
 import * as v from 'valibot';
 import type { TrainerState } from '../grpo/types.ts';
@@ -11,7 +11,7 @@ const count = v.pipe(
 );
 const finite = v.pipe(v.number('must be a number'), v.finite('must be finite'));
 
-/** Rejects keys that no version wrote: a run cannot resume from a state that is not understood. */
+/** Rejects keys that no version has written, because a run must not resume from a state that is only partly understood. */
 const schema = v.strictObject({
   step: count,
   problems: count,
@@ -24,7 +24,10 @@ const schema = v.strictObject({
   parts: v.optional(v.record(v.string(), v.unknown())),
 }) satisfies v.GenericSchema<unknown, unknown>;
 
-/** Parses a state. Throws InputError whose message starts with `path`. @param step of the folder's name, must match; undefined = not checked */
+/**
+ * Parses a state. Throws InputError whose message starts with `path`.
+ * @param step step in the folder's name, which must equal that in the state; undefined = not checked
+ */
 export function parseTrainerState(text: string, path: string, step: number | undefined): TrainerState {
   let json: unknown;
   try {

@@ -1,6 +1,6 @@
 /**
- * A training run of the command line or of the page: its log, its checkpoints, and its resumption after a stop or a
- * lost device. Its host opens sessions and shows events.
+ * A training run of the command line or of the page: writes its logs and checkpoints, and resumes it after a stop or a lost device. The
+ * host of the run (RunHost) opens sessions and shows events.
  */
 
 import { DeviceLostError, InputError, isA, isEngineLost, StoppedError } from '../errors.ts';
@@ -23,102 +23,111 @@ import { KeptCheckpoints } from './keptCheckpoints.ts';
 import { type LoggedRollout, loggedRollouts } from './rollouts.ts';
 import { RunFolder } from './runFolder.ts';
 
-/** An engine on one device, with its model and its task. */
+/** An engine on one device, together with its model and its task. */
 export interface RunSession extends Pick<GrpoTrainerOptions, 'engine' | 'task' | 'source' | 'rollouter'> {
-  /** Files that a checkpoint has besides its weights, and the base of an adapter. */
+  /** Files of a checkpoint other than its weights, and the base model of an adapter. */
   model: Omit<ModelCheckpoint, 'weights'> & { base: string };
-  /** Undefined if every weight is trained. */
+  /** Settings of the adapters. Undefined if every weight is trained. */
   lora?: LoraConfig | undefined;
-  /** Rejects when the device or its worker is lost. Undefined if every call of the engine rejects then. */
+  /** Rejects when the device or its worker is lost. Undefined if every call of the engine rejects in that case. */
   failed?: Promise<never>;
-  /** Frees the device. @param error error that ended the run on it; undefined if it ended well */
+  /**
+   * Frees the device.
+   * @param error error that ended the run on this device; undefined if the run ended without one
+   */
   close(error?: unknown): void | Promise<void>;
 }
 
-/** A step that was logged. */
+/** A step that has ended, with the data to log. */
 export interface LoggedStep {
   metrics: Metrics;
   samples: Sample[];
-  /** The first `trainer.logRollouts` samples; all of them if the run writes behind. */
+  /** The first `trainer.logRollouts` samples of the step, or all samples if the run does not wait for its files (RunOptions.behind). */
   tries: LoggedRollout[];
   inputs: StepInputs | undefined;
   /** Time at which the step ended, on the clock of `performance`. */
   at: number;
 }
 
-/** Callbacks of the command line or the page for their run. If a function throws, the run ends. */
+/** Callbacks of the command line or the page for their run. If one of them throws, the run ends. */
 export interface RunHost<S extends RunSession> extends Omit<TrainerEvents, 'onStep' | 'onCheckpoint'> {
-  /** Opens a session on a new device. Can reject with the error of `aborted`. */
+  /** Opens a session on a new device. Can reject with the error of `aborted`, which rejects when the run is aborted. */
   open(aborted: Promise<never>): Promise<S>;
-  /** Returns the config of the trainer. Default: the run's. */
+  /** Returns the config to train with on this device. Default: the run's config. */
   configFor?(session: S): TrainConfig;
-  /** Called with lines on where the run resumes, what was damaged, and devices that were lost. */
+  /** Called with lines for the user: where the run resumes, what was damaged, and which devices were lost. */
   note?(line: string): void;
-  /** Returns lines on how the config differs from that of the run to which a checkpoint folder belongs. */
+  /** Returns lines that say how the config differs from that of the run to which the checkpoint folder `from` belongs. */
   changesSince?(from: string, step: number): Promise<readonly string[]>;
-  /** Called when the folder can be written. @param step to resume after; -1 = from the start, undefined = the folder is new */
+  /**
+   * Called when the folder is ready for writing.
+   * @param step step after which the run resumes; -1 = from the start, undefined = the folder is new
+   */
   onFolder?(step: number | undefined, session: S): Promise<void>;
   /** Called before the first step on each device. */
   onReady?(trainer: GrpoTrainer, session: S): void | Promise<void>;
-  /** Writes the data of a step other than its metrics into the folder. */
+  /** Writes the data of a step, except for its metrics, into the folder. */
   log?(folder: RunFolder, step: LoggedStep): Promise<void>;
-  /** Called after each step, once its state is saved if that is due. The next step waits for it. */
+  /** Called after each step. If the state of the step is due to be saved, it has been saved before. The next step waits for this call. */
   onStep?(step: LoggedStep, trainer: GrpoTrainer, session: S): void | Promise<void>;
-  /** Called after the last step, once its state is saved. */
+  /** Called after the last step, once the state of the run has been saved. */
   onEnd?(fitted: FitResult, trainer: GrpoTrainer): Promise<void>;
   /**
-   * Returns the error to throw instead of an error that ended the steps.
+   * Called when an error has ended the steps. Returns the error to throw instead.
    * @param keep saves the state after the last step
    */
   onFailed?(error: unknown, keep: () => Promise<void>): Promise<unknown>;
-  /** Called with a session that was closed because the run failed on it. */
+  /** Called with a session that was closed because the run failed on its device. */
   onClosed?(session: S): void;
   /** Called when the device was lost, before another one is requested. */
   onLost?(error: unknown): void;
 }
 
-/** Settings of a run that keeps its newest state in memory for the next device, and does not wait for its files. */
+/**
+ * Settings of a run that does not wait for its files to be written. It keeps its newest state in memory, to continue on the next device.
+ */
 interface WritesBehind {
-  /** Largest state to keep in memory. */
+  /** Maximum size of the state in memory, in bytes. */
   maxBytes: number;
-  /** Called when something could not be written; the run continues. */
+  /** Called when something could not be written. The run continues. */
   onProblem(error: Error): void;
-  /** Writes the checkpoint of a step, and deletes others. */
+  /** Writes the checkpoint of a step, and deletes surplus ones. */
   save(step: number, files: FolderFiles): Promise<void>;
 }
 
 export interface RunOptions {
   config: TrainConfig;
-  /** Folder that no other run writes to. Undefined: the run is not written. */
+  /** Folder of the run, which no other run may write to. Undefined: nothing is written. */
   folder?: RunFolder | undefined;
-  /** True if the folder belongs to this run. Default: false, and an earlier run in it is renamed. */
+  /** True if the run in the folder is this run. Default: false. The folder of an earlier run is then renamed. */
   isOwn?: boolean;
-  /** Checkpoint folder or state to resume from. */
+  /** Checkpoint folder, or state in memory, to resume from. */
   from?: string | Checkpoint | undefined;
-  /**
-   * Milliseconds to wait after each loss in a row before another device is requested. After one more loss the run ends.
-   */
+  /** Milliseconds to wait before another device is requested, by the number of losses in a row. One more loss ends the run. */
   waitsMs: readonly number[];
-  /** Undefined: every write is awaited, and a failed write ends the run. */
+  /** Settings for a run that does not wait for its files. Undefined: every write is awaited, and a failed write ends the run. */
   behind?: WritesBehind;
   /** Same as GrpoTrainerOptions.inspect. */
   inspect?: boolean;
 }
 
-/** Shortest time between two states of a run that writes behind; also a multiple of the time that the last one took. */
+/**
+ * If a run does not wait for its files, time between two saved states: at least KEEP_EVERY_MS, and TIMES_COST times the duration of the
+ * last save.
+ */
 const KEEP_EVERY_MS = 10_000;
 const TIMES_COST = 50;
 
-/** Trains until the last step or `stop`, on as many devices as necessary. */
+/** Trains until the last step or until `stop` is called. Opens another session when a device is lost. */
 export class TrainingRun<S extends RunSession = RunSession> {
   /** Every line of metrics.jsonl, including those before a resume. */
   history: Metrics[] = [];
-  /** Config with the number of steps computed from trainer.totalEpochs. */
+  /** The run's config, with the number of steps computed from trainer.totalEpochs. */
   config: TrainConfig;
-  /** Checkpoints that stay. Undefined if the run writes behind. */
+  /** Checkpoints to keep. Undefined if the run does not wait for its files. */
   kept: KeptCheckpoints | undefined;
   isStopping = false;
-  /** Resolves when everything is written. */
+  /** Resolves when all data is written. */
   written: Promise<void> = Promise.resolve();
   readonly #options: RunOptions;
   readonly #host: RunHost<S>;
@@ -130,7 +139,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
   #isOwn: boolean;
   /** Newest step whose checkpoint is in the folder; -1 if the folder has no checkpoint. */
   #savedStep = -1;
-  /** True if the config differs from the checkpoint's. */
+  /** True if the config differs from the checkpoint's config. */
   #isChanged = false;
   /** The last step on this device. */
   #step = -1;
@@ -138,7 +147,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
   #keptAt = -Infinity;
   #keepMs = 0;
   #isDueSoon = false;
-  /** True if metrics.jsonl can lack lines of the history, because a write behind has failed. */
+  /** True if metrics.jsonl can lack lines of `history`, because a write has failed. */
   #lacksLines = false;
 
   constructor(options: RunOptions, host: RunHost<S>) {
@@ -151,11 +160,11 @@ export class TrainingRun<S extends RunSession = RunSession> {
     if (typeof from === 'object') this.#keptAt = performance.now();
     if (typeof from === 'object' && folder) this.#savedStep = from.state.step;
     this.#aborted = new Promise((_, reject) => (this.#abort = reject));
-    this.#aborted.catch(() => {}); // `run` rejects with it
+    this.#aborted.catch(() => {}); // the promise of `run` rejects with the same error
   }
 
   /**
-   * Trains until the run ends. Leaves the session open; if this rejects, the session is closed. A step depends only on
+   * Trains until the run ends. If it resolves, the last session is still open; if it rejects, the session is closed. A step depends only on
    * its checkpoint and the config, so a run that loses devices has the same result as one that does not.
    */
   async run(): Promise<FitResult & { session: S }> {
@@ -173,15 +182,14 @@ export class TrainingRun<S extends RunSession = RunSession> {
         this.#noteLoss(error as Error, losses, isLast);
         if (isLast) throw error;
         this.#host.onLost?.(error);
-        // A restarting driver needs some time.
+        // Waits, because a driver needs some time to restart.
         await Promise.race([new Promise((resolve) => setTimeout(resolve, waitsMs[losses - 1])), this.#aborted]);
       }
     }
   }
 
   /**
-   * Ends the run after the current step. If called again, or before the first step, ends it immediately with a
-   * StoppedError.
+   * Ends the run after the current step. If `stop` is called again, or before the first step, the run ends immediately with a StoppedError.
    */
   stop(): void {
     if (!this.#trainer || this.isStopping) this.#abort(new StoppedError('Stopped.'));
@@ -189,7 +197,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
     this.#trainer?.stop();
   }
 
-  /** Keeps the state after the current step, if the run writes behind. */
+  /** Saves the state after the current step, if the run does not wait for its files. */
   keepSoon(): void {
     this.#isDueSoon = true;
   }
@@ -199,12 +207,12 @@ export class TrainingRun<S extends RunSession = RunSession> {
     return typeof this.#from === 'object' ? this.#from.state.step : this.#savedStep;
   }
 
-  /** Number of steps that are lost if the process ends now. */
+  /** Number of steps that would be lost if the process ended now. */
   get unsavedSteps(): number {
     return Math.max(0, this.#step) - Math.max(0, this.#savedStep);
   }
 
-  /** Adds values to the line of a step, or adds a line for the step. For a run that writes behind. */
+  /** Adds values to the line of a step in the metrics, or adds a line for the step. For a run that does not wait for its files. */
   amend(metrics: Metrics): void {
     void this.write(async (folder) => {
       this.history = amended(this.history, metrics);
@@ -212,7 +220,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
     });
   }
 
-  /** Writes to the folder, if there is one, after all earlier writes. */
+  /** Runs a write to the folder, if the run has one, after all earlier writes. */
   async write(task: (folder: RunFolder) => Promise<void>): Promise<void> {
     const { folder, behind } = this.#options;
     if (!folder) return;
@@ -261,7 +269,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
     }
   }
 
-  /** Creates the trainer of a session. Phases, samples and changes of a lost session are not reported. */
+  /** Creates the trainer of a session. Once its session is lost, events of the trainer are not passed on. */
   #trainerOf(session: S): GrpoTrainer {
     const { behind, inspect = false } = this.#options;
     const { task, engine, source, rollouter } = session;
@@ -287,7 +295,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
     return trainer;
   }
 
-  /** Returns the step to resume after; -1 = the run starts. */
+  /** Restores the trainer from the newest state. Returns the step after which the run resumes; -1 = the run starts. */
   async #restore(trainer: GrpoTrainer): Promise<number> {
     const from = this.#from;
     if (from === undefined) return -1;
@@ -310,8 +318,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
   }
 
   /**
-   * Creates the run folder, or reopens this run's own. Without space for a checkpoint, the run rejects before its first
-   * step.
+   * Creates the run folder, or reopens it if it belongs to this run. Without space for a checkpoint, the run ends before its first step.
    */
   async #openFolder(folder: RunFolder, step: number, session: S): Promise<void> {
     const { files, path } = folder;
@@ -332,7 +339,8 @@ export class TrainingRun<S extends RunSession = RunSession> {
     }
     await this.#host.onFolder?.(isOwn ? step : undefined, session);
     if (behind) return;
-    // The next checkpoint replaces that of an interrupted run, but not of a run that was lengthened since.
+    // The next checkpoint replaces that of an interrupted run. It does not replace the last one of a run whose number of steps was raised
+    // since.
     const isPassing = !this.#isChanged && !config.trainer.stopWhen && !this.#isAsked(this.#savedStep);
     const passing = isPassing ? this.#savedStep : undefined;
     this.kept = await KeptCheckpoints.open(folder, config.trainer, { history: this.history, passing });
@@ -355,27 +363,27 @@ export class TrainingRun<S extends RunSession = RunSession> {
     await this.#host.onStep?.(logged, trainer, session);
   }
 
-  /** True if a run that writes behind must keep the state after a step. */
+  /** True if the state after a step must be saved, in a run that does not wait for its files. */
   #isDue(step: number): boolean {
     const since = performance.now() - this.#keptAt;
     return this.#isDueSoon || this.#isAsked(step) || since >= Math.max(KEEP_EVERY_MS, TIMES_COST * this.#keepMs);
   }
 
-  /** True if trainer.saveFreq makes the checkpoint of this step due, rather than time or a signal. */
+  /** True if the checkpoint of this step is due by trainer.saveFreq, and not only because of the elapsed time or a signal. */
   #isAsked(step: number): boolean {
     const { saveFreq } = this.config.trainer;
     return saveFreq > 0 && step % saveFreq === 0;
   }
 
   /**
-   * Saves the state after the last step, unless it is saved already.
-   * @param passing true if the next checkpoint replaces it
-   * @param made the state, if it has been read from the device
+   * Saves the state after the last step, unless it has been saved already.
+   * @param passing true if the next checkpoint replaces this one
+   * @param made the state, if it has been read from the device already
    */
   async #keep(trainer: GrpoTrainer, session: S, passing = false, made?: Checkpoint): Promise<void> {
     const { behind, folder } = this.#options;
     const { step } = trainer.state;
-    // Before the first step, the state of a page has no more information than a restart.
+    // Before the first step, a saved state would be the same as a restart.
     if (step === this.keptStep || (behind && (step === 0 || this.#isTooLarge(session, behind)))) return;
     const start = performance.now();
     const checkpoint = made ?? (await trainer.checkpoint());
@@ -399,7 +407,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
     return true;
   }
 
-  /** Newest state of this run, or the one with which it started. */
+  /** Returns the newest state of this run, or the state with which it started. */
   async #newest(): Promise<string | Checkpoint | undefined> {
     const { folder, behind, from } = this.#options;
     if (behind || !folder || !this.#isOwn) return this.#from;
@@ -419,7 +427,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
   readonly #note = (line: string): void => this.#host.note?.(line);
 }
 
-/** Returns lines on where a run resumes. */
+/** Returns lines that tell the user where a run resumes. */
 function resumed({ step, carried = [], parts = {} }: TrainerState, from: string, config: TrainConfig): string[] {
   const { rollout, trainer } = config;
   const { totalTrainingSteps } = trainer;
@@ -443,7 +451,9 @@ function filesOf({ model, lora }: RunSession, checkpoint: Checkpoint): FolderFil
   return checkpoints.adapterFiles({ lora, tensors: weights, baseModel: model.base }, model, checkpoint);
 }
 
-/** Returns the least bytes of a state: the trained weights, the optimizer's state, and a reference that changes. */
+/**
+ * Returns a lower bound of the size of a state in bytes: the trained weights, the optimizer's state, and a reference model that changes.
+ */
 function stateBytes({ model, lora }: RunSession, { actor, trainer }: TrainConfig): number {
   const { name, ...spec } = optimizerOf(actor.optim);
   const moments = name === 'AdamW' ? 2 : 'momentum' in spec && spec.momentum > 0 ? 1 : 0;

@@ -1,4 +1,4 @@
-/** A folder as one .zip, written without compression because weights do not shrink. Archives with deflate can be read too. */
+/** Writes a folder as one .zip, without compression because weights do not shrink. Reads archives with or without compression (deflate). */
 
 import { concat } from '../concat.ts';
 import { InputError } from '../errors.ts';
@@ -10,12 +10,12 @@ const END = 0x06054b50;
 const [LOCAL_BYTES, CENTRAL_BYTES, END_BYTES] = [30, 46, 22];
 const UTF8 = 0x0800;
 const [STORED, DEFLATED] = [0, 8];
-/** 1 January 1980, the first day that a .zip can store. Fixed, so that the same files result in the same bytes. */
+/** 1 January 1980, the first date that a .zip can store. The date is fixed, so that the same files always result in the same bytes. */
 const DATE = 0x21;
-/** A comment may follow the end record. */
+/** Maximum size of the comment that can follow the end record of a .zip. */
 const COMMENT_BYTES = 65_535;
 
-/** Writes a .zip of these files, by path, all of them in one folder. */
+/** Writes a .zip of these files by path, all of them inside one folder. */
 export function writeZip(folder: string, files: FolderFiles): Uint8Array<ArrayBuffer> {
   const entries: Uint8Array[] = [];
   const directory: Uint8Array[] = [];
@@ -33,11 +33,14 @@ export function writeZip(folder: string, files: FolderFiles): Uint8Array<ArrayBu
   return concat(Uint8Array, [...entries, ...directory, end]);
 }
 
-/** Bytes of numbers in little-endian order. */
+/** Returns numbers as little-endian bytes: two bytes per number (u16), or four (u32). */
 const u16 = (...values: number[]): number[] => values.flatMap((value) => [value, value >>> 8]);
 const u32 = (...values: number[]): number[] => values.flatMap((value) => [...u16(value), ...u16(value >>> 16)]);
 
-/** Reads files by path. Throws InputError if the .zip is invalid, damaged or packed in an unsupported way. @param name used in errors */
+/**
+ * Reads the files of a .zip, by path. Throws InputError if the .zip is invalid, damaged or packed in an unsupported way.
+ * @param name name of the .zip in errors
+ */
 export async function readZip(zip: Uint8Array, name: string): Promise<Map<string, Uint8Array>> {
   const view = new DataView(zip.buffer, zip.byteOffset, zip.byteLength);
   const damaged = (what: string) => new InputError(`${name} cannot be read as a .zip: ${what}.`);
@@ -64,7 +67,7 @@ export async function readZip(zip: Uint8Array, name: string): Promise<Map<string
   }
 }
 
-/** Reads the file of a directory record. */
+/** Reads the file that a record of the .zip's directory describes. */
 async function entryAt(
   zip: Uint8Array,
   view: DataView,
@@ -81,7 +84,7 @@ async function entryAt(
   return bytes;
 }
 
-/** Unpacks at most `size` bytes; undefined if there are more. A small .zip can unpack to more than fits into memory. */
+/** Decompresses at most `size` bytes. Undefined if there are more. A small .zip could otherwise fill the memory. */
 async function inflate(packed: Uint8Array, size: number): Promise<Uint8Array | undefined> {
   const unpacked = new Blob([packed as Uint8Array<ArrayBuffer>])
     .stream()

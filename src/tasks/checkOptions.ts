@@ -1,10 +1,12 @@
-/** Reads a task's options from a config and checks their ranges: an out-of-range number could make problem generation loop forever. */
+/**
+ * Reads a task's options from a config and checks their ranges. A number out of range could make the task's generator of problems loop
+ * forever.
+ */
 
 import { InputError } from '../errors.ts';
 
 /**
- * Throws InputError if a number is out of its range, is not an integer (seconds, `...S`, may have a fraction), or if a pair
- * `minX`, `maxX` is reversed.
+ * Throws InputError if a number is out of its range or not an integer (seconds, `...S`, may have a fraction), or if `minX` is above `maxX`.
  */
 export function checkOptions(task: string, options: object, ranges: Record<string, [min: number, max: number]>): void {
   const values = options as Record<string, unknown>;
@@ -20,10 +22,10 @@ export function checkOptions(task: string, options: object, ranges: Record<strin
   }
 }
 
-/** True unless the option is in seconds, which may have a fraction. */
+/** True unless the option's name ends in S: an option in seconds may have a fraction. */
 const isCount = (name: string): boolean => !/S$/.test(name);
 
-/** Returns the options as written. Throws InputError if one is unknown or has another type than its default. */
+/** Returns the options that the config sets. Throws InputError if one is unknown or has another type than its default. */
 export function readOptions<T extends object>(
   options: Readonly<Record<string, string | number | boolean>>,
   defaults: T,

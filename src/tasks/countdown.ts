@@ -1,6 +1,6 @@
 /**
- * countdown: write an expression of the given numbers, each used once, that has the given value (as in the television
- * game, and in TinyZero's reproduction of R1). Every problem has a solution by construction.
+ * countdown: write an expression that uses each of the given numbers once and has the given value (as in the television game, and in
+ * TinyZero's reproduction of R1). Problems are made from a solution, so every problem has one.
  */
 
 import { InputError } from '../errors.ts';
@@ -12,16 +12,18 @@ import type { Problem, Reward, ScoredSample, SyncTask } from './task.ts';
 import { calculate } from './tools/calculator.ts';
 
 export const COUNTDOWN_OPTIONS = {
-  /** Minimum and maximum count of numbers in a problem. */
+  /** Minimum and maximum count of the numbers that a problem gives. */
   minNumbers: 2,
   maxNumbers: 3,
-  /** Largest of the given numbers. */
+  /** Largest number that a problem gives. */
   maxNumber: 12,
   /** Largest target value. */
   maxTarget: 100,
-  /** Score of an expression that uses the numbers correctly but has another value. */
+  /** Score of an expression that uses the numbers correctly but has the wrong value. */
   formatScore: 0.1,
-  /** True if training starts with minNumbers and adds more as problems are solved. Held-out problems have all sizes. */
+  /**
+   * True if training starts with minNumbers numbers per problem, and adds more as problems are solved. Held-out problems have all sizes.
+   */
   curriculum: false,
 };
 
@@ -33,7 +35,7 @@ export interface CountdownProblem extends Problem {
 
 const OPERATIONS = ['+', '-', '*'];
 
-/** Creates the countdown task: reach a number from given ones by + - * /. Throws InputError if an option is out of range. */
+/** Creates the countdown task: reach a value from given numbers by + - * /. Throws InputError if an option is out of range. */
 export function countdownTask(options: Partial<typeof COUNTDOWN_OPTIONS> = {}): SyncTask {
   const o = { ...COUNTDOWN_OPTIONS, ...options };
   checkOptions('countdown', o, { minNumbers: [2, 8], maxNumbers: [2, 8], maxNumber: [2, 1e6], maxTarget: [1, 1e9] });
@@ -74,7 +76,7 @@ export function countdownTask(options: Partial<typeof COUNTDOWN_OPTIONS> = {}): 
   };
 }
 
-/** Draws per problem; most of them have no integer value in the target range. */
+/** Maximum number of random expressions per problem. The values of most are not integers in the target range. */
 const MAX_DRAWS = 100_000;
 
 function drawProblem(rng: Rng, { minNumbers, maxNumbers, maxNumber, maxTarget }: typeof COUNTDOWN_OPTIONS) {
@@ -90,7 +92,7 @@ function drawProblem(rng: Rng, { minNumbers, maxNumbers, maxNumber, maxTarget }:
   );
 }
 
-/** Returns the numbers in random order with a random operation between two; the usual precedence holds. */
+/** Returns an expression of the numbers in random order, with a random operation between two numbers. * and / precede + and -. */
 function randomExpression(numbers: number[], rng: Rng): string {
   const left = [...numbers];
   const take = () => String(left.splice(rng.int(0, left.length - 1), 1)[0]);
@@ -99,7 +101,7 @@ function randomExpression(numbers: number[], rng: Rng): string {
   return text;
 }
 
-/** Scores the last `<answer>...</answer>`: correct if it uses each number once and has the target value. */
+/** Scores the last `<answer>...</answer>` of a response. It is right if it uses each number once and has the target value. */
 function countdownReward({ problem, response }: ScoredSample, formatScore: number): Reward {
   const written = [...response.matchAll(/<answer>([^<]*)<\/answer>/g)].at(-1)?.[1].replaceAll(' ', '');
   const { numbers } = problem as CountdownProblem;

@@ -1,4 +1,4 @@
-/** `webgrpo/tasks`: more tasks and tools. The main entry exports GSM8K's templates and the calculator. */
+/** Entry `webgrpo/tasks`: more tasks and tools. GSM8K's templates and the calculator are in the main entry. */
 
 export { gsm8kJsonlTask, parseGsm8kJsonl } from './gsm8k/jsonl.ts';
 export { buildGsm8kTokenizer } from './gsm8k/tokenizer.ts';

@@ -1,16 +1,16 @@
-/** A difficulty that adapts to the model: for generated tasks that `observe`. */
+/** Difficulty levels that adapt to the model, for generated tasks that have `observe`. */
 
-/** Groups of the current level whose mean outcome decides. */
+/** Number of last groups of the current level whose mean outcome decides whether the level changes. */
 const WINDOW = 16;
-/** Share of right answers above which the level rises, and at or below which it falls. */
+/** Fraction of right answers above which the level rises, and fraction at or below which it falls. */
 const [RISE, FALL] = [0.75, 0.25];
 
-/** A level from `min` to `max` that starts at `min`. It rises if its problems are mostly solved and falls if they are hardly solved. */
+/** A difficulty level between `min` and `max`, which starts at `min`. It rises if most of its problems are solved, and falls if few are. */
 export class Levels {
   readonly #min: number;
   readonly #max: number;
   #level: number;
-  /** Mean outcomes of the last groups of the current level. */
+  /** Mean outcome of each of the last groups of the current level. */
   #recent: number[] = [];
 
   constructor(min: number, max: number) {
@@ -21,7 +21,11 @@ export class Levels {
     return this.#level;
   }
 
-  /** Records a group. @param level of the problem; ignored unless it is the current one @param outcomes of its samples; NaN is skipped */
+  /**
+   * Records the outcomes of a group.
+   * @param level level of the group's problem; the group is ignored unless this is the current level
+   * @param outcomes outcomes of the group's samples; NaN is skipped
+   */
   observe(level: number, outcomes: readonly number[]): void {
     const known = outcomes.filter((outcome) => !Number.isNaN(outcome));
     if (level !== this.#level || known.length === 0) return;

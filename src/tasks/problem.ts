@@ -6,46 +6,49 @@ import { blame, shownValue, UserCodeError } from '../errors.ts';
 export interface Message {
   /** Role of the speaker. */
   role: 'system' | 'user' | 'assistant' | 'tool';
-  /** Text of the message; control tokens named in it stay text. */
+  /** Text of the message. Names of control tokens in it are encoded as text. */
   content: string;
 }
 
 /** One problem. Example: { id: 'train-17', messages: [{ role: 'user', content: 'Tom has ...' }], answer: '24', template: 'shop-total' } */
 export interface Problem {
-  /** Unique name in logs, reports and errors. */
+  /** Name that is unique in logs, reports and errors. */
   id: string;
   /** The prompt, at least one message. */
   messages: Message[];
-  /** Answer that the reward compares with; the model never sees it. */
+  /** Answer that the reward compares responses with. The model never sees it. */
   answer: string;
-  /** Generator template that made the problem, for reports per template. */
+  /** Id of the template that generated the problem, for reports per template. */
   template?: string;
   /** Data set of a held-out problem, if there are several (verl's data_source). Default: the task's name. */
   dataSource?: string;
-  /** Agent loop to use instead of the run's, by its registered name (verl's agent_name). */
+  /** Name of a registered agent loop to use instead of the run's (verl's agent_name). */
   agentName?: string;
-  /** Role of the policy in the problem, such as the player of a game. advEstimator rae keeps a baseline per role. */
+  /** Role of the policy in the problem, such as one player of a game. The advantage estimator rae keeps a baseline per role. */
   role?: string;
-  /** Environment of the problem, one of `Task.environments`. Default: the task's only one. */
+  /** Name of the problem's environment, one of `Task.environments`. Default: the task's only one. */
   environment?: string;
-  /** Names of its tools, among those of the task and the environment. Default: all of them. */
+  /** Names of the problem's tools, out of those of the task and the environment. Default: all of them. */
   tools?: readonly string[];
   [extra: string]: unknown;
 }
 
 const PLACES = new WeakMap<Problem, string>();
 
-/** Gives a problem its file and line for errors, e.g. "train.jsonl, line 3". @param from a place, or the problem that it is a copy of */
+/**
+ * Remembers the file and line of a problem for errors, e.g. "train.jsonl, line 3". Returns the problem.
+ * @param from the place, or another problem whose place is copied
+ */
 export function placed<P extends Problem>(problem: P, from: string | Problem): P {
   const place = typeof from === 'string' ? from : PLACES.get(from);
   if (place !== undefined) PLACES.set(problem, place);
   return problem;
 }
 
-/** Returns the file and line of a problem, or its id if it was not read from a file. */
+/** Returns the file and line of a problem; if the problem is not from a file, its id. */
 export const placeOf = (problem: Problem): string => PLACES.get(problem) ?? `problem "${problem.id}"`;
 
-/** Returns a problem as the subject of an error: by file and line, if known, and by id. */
+/** Returns how an error names a problem: by file and line, if they are known, and by id. */
 export function problemName(problem: Problem): string {
   const place = PLACES.get(problem);
   const name = `"${problem.id}"`;
@@ -55,8 +58,8 @@ export function problemName(problem: Problem): string {
 const EXPECTED = 'Give { id, messages: [{ role, content }, ...], answer }, with texts for id, role, content and answer';
 
 /**
- * Returns the problem that a task's code returns. Throws UserCodeError if the code throws or does not return a problem.
- * @param what names the problem, e.g. 'Training problem 3 of task "mine"'
+ * Returns the problem that the code of a task returns. Throws UserCodeError if the code throws or does not return a problem.
+ * @param what name of the problem in errors, e.g. 'Training problem 3 of task "mine"'
  */
 export function givenProblem(what: string, give: () => Problem): Problem;
 export function givenProblem(what: string, give: () => Problem | Promise<Problem>): Problem | Promise<Problem>;
@@ -85,7 +88,7 @@ function checkedProblem(what: string, problem: Problem): Problem {
   return problem;
 }
 
-/** Returns true for { role, content } with texts in both. */
+/** Returns true for an object { role, content } whose values are texts. */
 export const isMessage = (message: unknown): message is Message => {
   const { role, content } = (message ?? {}) as Partial<Message>;
   return typeof role === 'string' && typeof content === 'string';

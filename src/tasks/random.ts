@@ -1,8 +1,8 @@
-/** Seeded random draws and a hash for problems and demonstrations. The same key gives the same problem on every machine. */
+/** Seeded random numbers and a hash, for problems and demonstrations. The same key gives the same problem on every machine. */
 
 import { mulberry32 } from '../model/random.ts';
 
-/** Random numbers from one seeded stream (mulberry32). */
+/** A seeded stream of random numbers (mulberry32). */
 export interface Rng {
   /** Draws a number in [0, 1). */
   uniform(): number;
@@ -11,7 +11,7 @@ export interface Rng {
   pick<T>(items: readonly T[]): T;
 }
 
-/** Creates a stream keyed by any numbers and words; streams with different keys are unrelated. */
+/** Creates a stream whose key is made of any numbers and words. Streams with different keys are unrelated. */
 export function keyedRng(...key: (string | number)[]): Rng {
   const uniform = mulberry32(hash(...key));
   const int = (low: number, high: number) => low + Math.floor(uniform() * (high - low + 1));
@@ -28,7 +28,7 @@ export function permutation(length: number, rng: Rng): number[] {
   return order;
 }
 
-/** Returns the 32-bit FNV-1a of the key's text, finished with murmur3's mixer. The low bits can thus be used alone. */
+/** Returns the 32-bit FNV-1a hash of the key's text, followed by murmur3's mixer, so that the low bits alone can be used. */
 export function hash(...key: (string | number)[]): number {
   let h = 0x811c9dc5;
   for (const character of key.join('\u0000')) h = Math.imul(h ^ (character.codePointAt(0) ?? 0), 0x01000193);

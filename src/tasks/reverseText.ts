@@ -1,6 +1,6 @@
 /**
- * reverse-text: the smoke test of every change. The model writes a few letters backwards. Half of the reward is for letters in
- * their right places, so that an untrained model gets a higher reward for the closer samples.
+ * reverse-text: a small task that tests whether training works at all. The model writes a few letters backwards. Half of the reward is for
+ * letters in their right places, so that even an untrained model gets different rewards for different samples.
  */
 
 import { checkOptions } from './checkOptions.ts';
@@ -9,14 +9,14 @@ import { splitTask } from './split.ts';
 import type { Problem, SyncTask } from './task.ts';
 
 export const REVERSE_TEXT_OPTIONS = {
-  /** Minimum and maximum number of letters in a text. */
+  /** Minimum and maximum number of letters in the text to reverse. */
   minLength: 2,
   maxLength: 3,
-  /** Number of letters of the alphabet to choose from. */
+  /** Number of letters of the alphabet from which texts are made. */
   letters: 10,
 };
 
-/** Creates the smoke test: write a word backwards. Throws InputError if an option is out of range. */
+/** Creates the reverse-text task: write a word backwards. Throws InputError if an option is out of range. */
 export function reverseTextTask(options: Partial<typeof REVERSE_TEXT_OPTIONS> = {}): SyncTask {
   const o = { ...REVERSE_TEXT_OPTIONS, ...options };
   checkOptions('reverse-text', o, { minLength: [1, 1000], maxLength: [1, 1000], letters: [1, 26] });
@@ -46,13 +46,16 @@ export function reverseTextTask(options: Partial<typeof REVERSE_TEXT_OPTIONS> = 
 
 const backwards = (text: string) => [...text].reverse().join('');
 
-/** Returns the share of letters in their right places: 1 = equal. Relative to the longer text, with the end as one more letter. */
+/**
+ * Returns the fraction of letters that are in their right places; 1 = the texts are equal. Counts places of the longer text, with its end
+ * as one more letter.
+ */
 function placed(a: string, b: string): number {
   const right = [...b].filter((letter, i) => a[i] === letter).length;
   return right / Math.max(1, a.length, b.length);
 }
 
-/** Returns the longest common subsequence as a share of the longer text: 1 = equal. */
+/** Returns the length of the longest common subsequence as a fraction of that of the longer text; 1 = the texts are equal. */
 export function similarity(a: string, b: string): number {
   if (a.length === 0 && b.length === 0) return 1;
   const row = new Array<number>(b.length + 1).fill(0);

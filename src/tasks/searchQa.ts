@@ -1,6 +1,6 @@
 /**
- * search-qa: questions that need two or three generated documents to answer. `search` is slow, `open` is fast, `answer` ends the
- * sample. Training and held-out questions differ but use the same documents.
+ * search-qa: questions whose answers need two or three generated documents. The tool `search` is slow, `open` is fast, and `answer` ends
+ * the sample. Training and held-out questions differ but use the same documents.
  */
 
 import { checkOptions } from './checkOptions.ts';
@@ -19,18 +19,18 @@ import {
 
 export const SEARCH_QA_OPTIONS = {
   people: 120,
-  /** Shortest and longest duration of a search in seconds. */
+  /** Minimum and maximum duration of a search in seconds. */
   minSearchS: 0.2,
   maxSearchS: 3,
   topK: 2,
-  /** HTTP endpoint of a search service with the documents; '' = BM25 in this process. */
+  /** HTTP endpoint of a search service that has the documents; '' = BM25 search in this process. */
   searchUrl: '',
   searchConcurrency: 8,
 };
 
 /** Example: hops ['Kem', 'Tola'], answer 'Dor Vas': open Kem's document, then Tola's. */
 interface SearchQaProblem extends Problem {
-  /** Titles to open, in order. */
+  /** Titles of the documents to open, in order. */
   hops: string[];
 }
 
@@ -40,7 +40,7 @@ interface World {
   cities: { name: string; mayor: string; country: string }[];
 }
 
-/** Creates the task and loads the search library, unless a service is named. Throws InputError if an option is invalid. */
+/** Creates the task. Loads the search library unless the options name a search service. Throws InputError if an option is invalid. */
 export async function searchQaTask(options: Partial<typeof SEARCH_QA_OPTIONS> = {}): Promise<SyncTask> {
   const o = { ...SEARCH_QA_OPTIONS, ...options };
   checkOptions('search-qa', o, {
@@ -126,7 +126,10 @@ function drawQuestion({ people, cities }: World, rng: Rng) {
   return { problem: { messages, answer, template, hops: [...hops] }, key: content };
 }
 
-/** Demonstrates search and open for each hop, then the answer. As the mistake, it answers with the last document's title. */
+/**
+ * Returns a demonstration: search and open for each hop, then the answer. A demonstration with a mistake answers with the title of the last
+ * document.
+ */
 function demonstrate(
   { hops, answer }: SearchQaProblem,
   rng: Rng,

@@ -1,4 +1,4 @@
-/** Tools that a config can add to any task by name. `search` and `open` need documents and belong to their task. */
+/** Tools that a config can add to any task by name. `search` and `open` are not among them, because they need a task with documents. */
 
 import type { Task } from './task.ts';
 import type { Tool } from './tool.ts';
@@ -12,7 +12,7 @@ const TOOLS: Record<(typeof SHIPPED_TOOLS)[number], () => Tool> = {
   javascript: () => javascriptTool(),
 };
 
-/** Returns the task with these tools added; a tool of the task with the same name stays. */
+/** Returns the task with these tools added. If the task has a tool of the same name, the task's tool is used. */
 export function withTools<T extends Task>(task: T, names: readonly (typeof SHIPPED_TOOLS)[number][] = []): T {
   const taskTools = task.tools ?? [];
   const added = names.filter((name) => !taskTools.some((tool) => tool.name === name));

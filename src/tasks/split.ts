@@ -1,4 +1,4 @@
-/** Train and held-out problems of a generated task: disjoint by a hash of the problem's key. */
+/** Splits the problems of a generated task into training and held-out problems, disjoint by a hash of the problem's key. */
 
 import { InputError } from '../errors.ts';
 import { hash, keyedRng, type Rng } from './random.ts';
@@ -10,13 +10,13 @@ const MAX_DRAWS = 2000;
 
 interface Drawn<P extends Problem> {
   problem: Omit<P, 'id'>;
-  /** Problems with the same key are the same problem. */
+  /** Key that identifies a problem. Problems with the same key count as the same problem. */
   key: string;
 }
 
 /**
- * Splits the problems of a generator. `draw` creates a problem for either set. `train` is endless and determined by index and seed.
- * `heldOut` returns the same distinct problems for every seed, and throws InputError if the generator has no more of them.
+ * Splits the problems of a generator into two sets. `draw` creates a problem for either set. `train` is endless, and depends only on index
+ * and seed. `heldOut` returns the same distinct problems for every seed, and throws InputError if the generator has too few of them.
  */
 export function splitTask<P extends Problem>(name: string, draw: (rng: Rng, heldOut: boolean) => Drawn<P>) {
   const isHeldOut = (key: string) => hash(name, key) % HELD_OUT_SHARE === 0;

@@ -1,4 +1,4 @@
-/** Tools that the model can call. They are in this folder because a task brings its tools. */
+/** Tools that the model can call. They are in this folder because tools are a part of a task. */
 
 import { InputError, shownValue } from '../errors.ts';
 import type { Problem } from './problem.ts';
@@ -8,48 +8,48 @@ import { type ArgsOf, checkToolSchema, isObject, type ToolSchema } from './toolS
 export type { ToolOutput } from './toolOutput.ts';
 export type { ArgumentSchema, ToolSchema } from './toolSchema.ts';
 
-/** A tool as agent loops see it; `defineTool` creates one with typed arguments and state. */
+/** A tool as agent loops use it. `defineTool` creates one with typed arguments and state. */
 export interface Tool {
-  /** Name of 1 to 64 letters, digits, ., _ and -. */
+  /** Name of the tool: 1 to 64 letters, digits, ".", "_" and "-". */
   name: string;
-  /** Description for the model, if schemas are in the prompt. */
+  /** Description of the tool. The model reads it if schemas are in the prompt. */
   description: string;
-  /** JSON Schema of the arguments; calls that do not match never reach `execute`. */
+  /** JSON schema of the arguments. `execute` is never called with arguments that do not match the schema. */
   parameters: ToolSchema;
-  /** Runs a call. A throw becomes an error text for the model. A value that is not a ToolOutput ends the run; see trainer.onError. */
+  /** Runs a call. If it throws, the model reads the error as text. A value that is not a ToolOutput ends the run; see trainer.onError. */
   execute(args: Record<string, unknown>, context: ToolContext): ToolOutput | Promise<ToolOutput>;
-  /** Creates the state of one sample, before its first call; later calls get it as `context.state`. */
+  /** Creates the tool's state for one sample, before its first call. All calls get the state as `context.state`. */
   create?(context: SampleContext): unknown;
   /**
-   * Returns the state as plain JSON, from which `restore` recreates it. A checkpoint stores it for samples in flight
-   * (rollout.partialRollout). Without both, a resumed run creates a new state and repeats the sample's calls.
+   * Returns the state as plain JSON, from which `restore` recreates it. Checkpoints store it for samples in flight
+   * (rollout.partialRollout). Without both functions, a resumed run creates a new state and repeats the sample's calls.
    */
   save?(state: unknown): unknown;
   /** Recreates a state from the result of `save`. */
   restore?(saved: unknown, context: SampleContext): unknown;
   /**
-   * Returns the reward of the full sample, after its last turn. The task's reward function finds it in `toolRewards`. A value that
-   * is not a finite number ends the run; see trainer.onError.
+   * Returns the tool's reward for the complete sample, after its last turn. The task's reward function finds it in `toolRewards`. A value
+   * that is not a finite number ends the run; see trainer.onError.
    */
   calcReward?(state: unknown): number | Promise<number>;
-  /** Frees the state. Called once for every `create` that succeeded, however the sample ended. */
+  /** Frees the state. Called once for every `create` that succeeded, whatever the reason for the sample's end. */
   release?(state: unknown): void | Promise<void>;
-  /** Milliseconds for one attempt. Default: rollout.multiTurn.toolTimeoutS. */
+  /** Time limit of one attempt in milliseconds. Default: rollout.multiTurn.toolTimeoutS. */
   timeoutMs?: number;
-  /** Extra attempts after a throw or a time-out; only for tools that can safely run twice. Default: 0. */
+  /** Number of further attempts after a throw or a time-out. Only for tools that can safely run twice. Default: 0. */
   retries?: number;
-  /** Characters that the model sees. Default: rollout.multiTurn.maxToolResponseLength. */
+  /** Maximum number of characters of an output that the model reads. Default: rollout.multiTurn.maxToolResponseLength. */
   maxResponseLength?: number;
-  /** Part that is removed from an output that is too long; default: the run's setting. */
+  /** Part that is removed from an output that is too long. Default: the run's setting. */
   truncateSide?: TruncateSide;
 }
 
-/** Part of a text that is removed. */
+/** Part that is removed from a text that is too long. */
 export type TruncateSide = 'left' | 'right' | 'middle';
 
-/** The sample of a call. */
+/** The sample that a call belongs to. */
 export interface SampleContext {
-  /** Unique per sample. */
+  /** Id that is unique per sample. */
   sampleId: string;
   /** Problem that the sample answers. */
   problem: Problem;
@@ -59,7 +59,7 @@ export interface SampleContext {
 export interface ToolContext extends SampleContext {
   /** State that `create` returned. */
   state: unknown;
-  /** Aborted when the time limit has passed or the sample has ended. */
+  /** Signal that aborts when the time limit has passed or the sample has ended. */
   signal: AbortSignal;
 }
 
@@ -77,8 +77,8 @@ interface ToolDefinition<S extends ToolSchema, State> extends Omit<
 }
 
 /**
- * Defines a tool whose arguments are typed by their schema and whose state by `create`. Arguments are checked against the schema
- * before `execute` is called. Throws InputError if no call could have the name, or the schema contradicts itself.
+ * Defines a tool. Its arguments are typed by their schema, and its state by `create`. Arguments are checked against the schema before
+ * `execute` is called. Throws InputError if the name cannot occur in calls, or if the schema contradicts itself.
  *
  *   defineTool({
  *     name: 'add', description: 'Adds.',
@@ -87,12 +87,13 @@ interface ToolDefinition<S extends ToolSchema, State> extends Omit<
  *   })
  */
 export function defineTool<const S extends ToolSchema, State = undefined>(definition: ToolDefinition<S, State>): Tool {
-  // The loop passes a tool only arguments that match its schema, and only the state that its own create returned.
+  // The types are safe: the agent loop passes a tool only arguments that match its schema, and only the state that its own `create` has
+  // returned.
   checkTool(definition);
   return definition;
 }
 
-/** Throws InputError if a tool, which a task's module can give as a plain object, cannot be called. */
+/** Throws InputError if a tool cannot be called, because a task's module can define tools as plain objects. */
 export function checkTool(tool: unknown): void {
   if (!isObject(tool))
     throw new InputError(`A tool is ${shownValue(tool)}. Give { name, description, parameters, execute }.`);
@@ -106,7 +107,10 @@ export function checkTool(tool: unknown): void {
   checkToolSchema(name, parameters as ToolSchema);
 }
 
-/** Throws InputError if a tool cannot be called, or if two have one name. @param owner the task or environment, in errors */
+/**
+ * Throws InputError if a tool cannot be called, or if two tools have the same name.
+ * @param owner the task or environment of the tools, in errors
+ */
 export function checkTools(owner: string, tools: unknown): void {
   if (!Array.isArray(tools)) throw new InputError(`${owner} has the tools ${shownValue(tools)}. Give a list of tools.`);
   tools.forEach(checkTool);

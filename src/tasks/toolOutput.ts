@@ -1,36 +1,37 @@
-/** Converts the output of a tool to the text for the model, a reward, and the end of the episode. */
+/** Reads the output of a tool: the text for the model, a reward, and whether the episode ends. */
 
 import { describe, isA, shownValue, UserCodeError } from '../errors.ts';
 import { isObject } from './toolSchema.ts';
 
 /**
- * The result of a call. A string is the text that the model reads, any other JSON value is written as JSON, and bytes
- * are read as UTF-8, invalid ones as U+FFFD. If an object has only the key `text`, or `text` together with `reward` or
- * `done`, the model reads only `text`. `reward` is summed over the sample's calls, by tool; see
- * ScoredSample.toolRewards. `done` ends the episode: the turn's other calls run to their end, the reward function sees
- * all outputs as messages, and the model has no further turn (stop reason 'done').
+ * The result of a tool call. The model reads a string as it is, any other JSON value as JSON, and bytes as UTF-8, with U+FFFD for invalid
+ * ones. If an object has only the key `text`, or `text` together with `reward` or `done`, the model reads only `text`. `reward` is summed
+ * over the sample's calls, by tool; see ScoredSample.toolRewards. `done` ends the episode: the turn's other calls run to their end, the
+ * reward function finds all outputs in the messages, and the model has no further turn (stop reason 'done').
  *
- * NaN and Infinity fail the call, as a throw does. A value that JSON does not have (undefined, a bigint, a Map, an
- * instance of a class without toJSON, a circle) is a mistake in the tool: it ends the run, or the sample if
- * trainer.onError is skip.
+ * NaN and Infinity make the call fail, like an exception. A value that JSON cannot represent (undefined, a bigint, a Map, an instance of a
+ * class without toJSON, a cycle) is a bug in the tool: it ends the run, or only the sample if trainer.onError is skip.
  */
-// An interface; not the promise of an async function without a return.
+// `object` allows interfaces. `then?: never` excludes the promise of an async function without a return.
 export type ToolOutput = string | number | boolean | null | { [key: string]: unknown } | (object & { then?: never });
 
-/** Kind of the UserCodeError for a tool that returned what cannot be written. The model does not read it. */
+/** Kind of the UserCodeError if a tool returned a value that JSON cannot represent. The model does not read this error. */
 export const TOOL_RETURNED = 'tool returned';
 
-/** Thrown for NaN or Infinity in a tool's output. The model's arguments can cause it, for example by a division by zero. */
+/** Thrown for NaN or Infinity in a tool's output. The model's arguments can cause these values, for example by a division by zero. */
 class NotFiniteOutput extends Error {}
 
-/** Result of a call for its sample. */
+/** A tool's output as the agent loop uses it. */
 export interface ReadOutput {
   text: string;
   reward?: number;
   done?: boolean;
 }
 
-/** Throws UserCodeError of the kind TOOL_RETURNED if the output is not a ToolOutput, and Error if it has NaN or Infinity. */
+/**
+ * Reads the output of a tool. Throws UserCodeError of the kind TOOL_RETURNED if it is not a ToolOutput, and Error if it has NaN or
+ * Infinity.
+ */
 export function readToolOutput(name: string, args: unknown, output: unknown): ReadOutput {
   try {
     if (output instanceof Uint8Array) return { text: new TextDecoder().decode(output) };
@@ -51,7 +52,7 @@ export function readToolOutput(name: string, args: unknown, output: unknown): Re
   }
 }
 
-/** True if only `text` is for the model: see ToolOutput. Also true for `reward` or `done` alone, which lack their text. */
+/** True if the model reads only `text`, see ToolOutput. Also true for `reward` or `done` without `text`, which is an error. */
 function isControl(output: unknown): output is Record<string, unknown> {
   if (!isObject(output)) return false;
   const keys = Object.keys(output);
@@ -60,12 +61,12 @@ function isControl(output: unknown): output is Record<string, unknown> {
   return known.includes('text') || known.length === keys.length;
 }
 
-/** A string unchanged, any other value as JSON. Throws TypeError that names what JSON does not have. */
+/** Returns a string unchanged, and any other value as JSON. Throws TypeError that names a value that JSON cannot represent. */
 function jsonText(output: unknown): string {
   if (typeof output === 'string') return output;
   return JSON.stringify(output, function (this: unknown, key: string, value: unknown) {
     if (typeof value === 'number' && !Number.isFinite(value)) throw new NotFiniteOutput(String(value));
-    // JSON.stringify leaves an undefined member out, which loses nothing. In an array it would write null.
+    // JSON.stringify omits an undefined member of an object, which is harmless. In an array it would write null.
     const isLeftOut = value === undefined && key !== '' && !Array.isArray(this);
     const foreign = isLeftOut ? undefined : foreignName(value);
     if (foreign !== undefined) throw new TypeError(key === '' ? foreign : `${foreign} under "${key}"`);
@@ -73,13 +74,13 @@ function jsonText(output: unknown): string {
   });
 }
 
-/** Returns the name of a value that JSON does not have; undefined if JSON has it. */
+/** Returns the name of a value that JSON cannot represent. Undefined if JSON can represent it. */
 function foreignName(value: unknown): string | undefined {
   if (value === undefined) return 'undefined';
   if (['function', 'symbol', 'bigint'].includes(typeof value)) return `a ${typeof value}`;
   if (!isObject(value)) return undefined;
   const prototype: unknown = Object.getPrototypeOf(value);
-  // An object of another realm has another Object.prototype, which has no prototype either.
+  // An object of another realm (frame or worker) has another Object.prototype, whose own prototype is null.
   if (prototype === null || Object.getPrototypeOf(prototype) === null) return undefined;
   return `an instance of ${(value.constructor as { name?: string } | undefined)?.name ?? 'a class'}`;
 }

@@ -1,24 +1,27 @@
-/** The subset of JSON schema that tool arguments use, and the check of a model's arguments against it. */
+/** The subset of JSON schema that tools can use for their arguments, and the check of a call's arguments against it. */
 
 import { InputError, shownValue } from '../errors.ts';
 
-/** Schema of one argument. Keys that are not checked here (`default`, `format`, ...) can be present for the model to read. */
+/** Schema of one argument. It can have other keys (`default`, `format`, ...) for the model to read, which are not checked. */
 export interface ArgumentSchema {
-  /** string, number, integer, boolean, array, object or null. Absent = any value, unless `anyOf` or `enum` restricts it. */
+  /** JSON type: string, number, integer, boolean, array, object or null. Default: any value, unless `anyOf` or `enum` restricts it. */
   type?: string;
   description?: string;
-  /** Allowed values, JSON of any kind. */
+  /** Allowed values of any JSON type. */
   enum?: readonly unknown[];
-  /** Alternatives, of which a value must match at least one; keys next to `anyOf` are not checked. */
+  /** Alternatives. A value must match at least one of them. Keys next to `anyOf` are not checked. */
   anyOf?: readonly ArgumentSchema[];
   /** Schema of every element of an array. */
   items?: ArgumentSchema;
   minItems?: number;
   maxItems?: number;
-  /** Schemas of an object's members, checked like the arguments themselves. */
+  /** Schemas of an object's members. They are checked like the schemas of the arguments. */
   properties?: Readonly<Record<string, ArgumentSchema>>;
   required?: readonly string[];
-  /** Schema of members that `properties` does not name. Default: not allowed, or any value if `properties` is undefined. */
+  /**
+   * Schema of members that `properties` does not name. Default: such members are not allowed; if `properties` is undefined, they can have
+   * any value.
+   */
   additionalProperties?: boolean | ArgumentSchema;
   minimum?: number;
   maximum?: number;
@@ -27,15 +30,15 @@ export interface ArgumentSchema {
   maxLength?: number;
 }
 
-/** Schema of all arguments, as chat templates and verl's tool files expect it. */
+/** Schema of all arguments of a tool, in the form that chat templates and verl's tool files use. */
 export interface ToolSchema {
-  /** Arguments are always an object. */
+  /** Type of the arguments: always an object. */
   type: 'object';
   /** Schema of each argument, by name. */
   properties: Readonly<Record<string, ArgumentSchema>>;
-  /** Arguments that a call must have. */
+  /** Names of the arguments that a call must have. */
   required?: readonly string[];
-  /** Schema of arguments that `properties` does not name. Default: not allowed. */
+  /** Schema of arguments that `properties` does not name. Default: such arguments are not allowed. */
   additionalProperties?: boolean | ArgumentSchema;
 }
 
@@ -68,12 +71,12 @@ interface Values {
 
 const TYPES = ['string', 'number', 'integer', 'boolean', 'array', 'object', 'null'];
 
-/** Returns what is wrong with the arguments, in words for the model; null if they fit. */
+/** Returns what is wrong with the arguments, in words that the model reads; null if they match the schema. */
 export function argumentProblem(args: Record<string, unknown>, schema: ToolSchema): string | null {
   const missing = (schema.required ?? []).find((key) => args[key] === undefined);
   if (missing !== undefined) return `argument "${missing}" is missing`;
   for (const [key, value] of Object.entries(args)) {
-    // Not schema.properties[key] alone, because "constructor" and the like exist on every object.
+    // schema.properties[key] alone would be wrong, because a key such as "constructor" is a property of every object.
     const expected = Object.hasOwn(schema.properties, key) ? schema.properties[key] : schema.additionalProperties;
     if (!expected) return `unknown argument "${key.slice(0, 40)}"`;
     if (expected === true) continue;
@@ -83,7 +86,7 @@ export function argumentProblem(args: Record<string, unknown>, schema: ToolSchem
   return null;
 }
 
-/** Returns what is wrong with one value, as the end of a sentence; null if it fits. */
+/** Returns what is wrong with one value, as the end of a sentence; null if it matches the schema. */
 export function valueProblem(value: unknown, schema: ArgumentSchema): string | null {
   if (schema.anyOf) {
     const problems = schema.anyOf.map((alternative) => valueProblem(value, alternative));
@@ -130,7 +133,7 @@ function nestedProblem(value: Record<string, unknown>, schema: ArgumentSchema): 
   return problem === null ? null : `has a problem: ${problem}`;
 }
 
-/** Returns true if the value has the JSON schema type; an unknown type allows everything. */
+/** Returns true if the value has this type of JSON schema. If the type is unknown, returns true for every value. */
 function hasType(value: unknown, type: string | undefined): boolean {
   if (type === 'integer') return Number.isInteger(value);
   if (type === 'array') return Array.isArray(value);
@@ -139,7 +142,7 @@ function hasType(value: unknown, type: string | undefined): boolean {
   return type === 'string' || type === 'number' || type === 'boolean' ? typeof value === type : true;
 }
 
-/** Throws InputError if a schema is not one of arguments, contradicts itself or has an unknown type. */
+/** Throws InputError if a schema does not describe arguments, contradicts itself or has an unknown type. */
 export function checkToolSchema(tool: string, schema: ToolSchema): void {
   if (!isObject(schema) || !isObject(schema.properties))
     throw new InputError(
@@ -155,7 +158,7 @@ export function checkToolSchema(tool: string, schema: ToolSchema): void {
       throw new InputError(`Tool "${tool}": argument "${key}" has type "${type}"; allowed: ${TYPES.join(', ')}.`);
 }
 
-/** True for an object that is neither null nor a list. */
+/** True for an object that is neither null nor an array. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,8 +1,8 @@
-/** Small helpers to build and find elements. */
+/** Helpers that create and find elements. */
 
 type Child = Node | string;
 
-/** Creates an element with a class and children; text is never parsed as HTML. */
+/** Creates an element with a class and children. A text among the children is never parsed as HTML. */
 export function el<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   className = '',
@@ -14,19 +14,19 @@ export function el<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** Returns the element of the page with this id. Throws if it is missing, which is a bug of ours. */
+/** Returns the element of the page with this id. Throws if it is missing, which would be a bug in webgrpo. */
 export function byId(id: string): HTMLElement {
   const element = document.getElementById(id);
   if (!element) throw new Error(`The page has no element "${id}".`);
   return element;
 }
 
-/** Sets text only if it differs, to avoid a needless layout. */
+/** Sets an element's text only if it differs, because setting it causes a layout. */
 export function setText(element: HTMLElement, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Creates an SVG element; as in `el`, text is never parsed as HTML. */
+/** Creates an SVG element. As in `el`, a text among the children is never parsed as HTML. */
 export function svg<K extends keyof SVGElementTagNameMap>(
   tag: K,
   attributes: Record<string, string | number>,
@@ -43,7 +43,7 @@ export function folded(summary: string, ...children: Child[]): HTMLDetailsElemen
   return el('details', '', el('summary', '', summary), ...children);
 }
 
-/** Wraps content that can be wider than a phone, so that it scrolls separately, by keyboard too. */
+/** Wraps content that can be wider than a phone's screen. The content then scrolls on its own, also by keyboard. */
 export function scrolling(label: string, content: Node): HTMLElement {
   const place = el('div', 'wide', content);
   place.tabIndex = 0;
@@ -52,7 +52,7 @@ export function scrolling(label: string, content: Node): HTMLElement {
   return place;
 }
 
-/** Creates a table from rows of cells, the header first. */
+/** Creates a table from rows of cells. The first row is the header. */
 export function table([header, ...rows]: readonly string[][], className = ''): HTMLTableElement {
   const row = (cells: string[], tag: 'th' | 'td') => el('tr', '', ...cells.map((cell) => el(tag, '', cell)));
   const body = el('tbody', '', ...rows.map((cells) => row(cells, 'td')));

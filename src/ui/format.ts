@@ -2,7 +2,7 @@
 
 const MINUS = '\u2212';
 
-/** Formats about three significant digits, without an exponent unless the number is tiny. */
+/** Formats a number with about three significant digits, and without an exponent unless it is tiny. */
 export function short(value: number): string {
   if (!Number.isFinite(value)) return String(value);
   return plain(value).replaceAll('-', MINUS);
@@ -18,7 +18,7 @@ function plain(value: number): string {
   return value.toExponential(1);
 }
 
-/** Formats axis labels with as many digits as distinguish them. */
+/** Formats the values of an axis's labels with as many digits as are needed to tell them apart. */
 export function ticks(values: readonly number[]): string[] {
   const step = values.length > 1 ? values[1] - values[0] : 1;
   const whole = (digits: number) => Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) < 1e-6;
@@ -26,13 +26,13 @@ export function ticks(values: readonly number[]): string[] {
   return values.map((value) => (digits === undefined ? short(value) : value.toFixed(digits).replace('-', MINUS)));
 }
 
-/** Formats seconds with a unit that fits. */
+/** Formats a duration in milliseconds or seconds, whichever fits. */
 export function duration(seconds: number): string {
   if (seconds < 0.9995) return `${short(seconds * 1000)} ms`;
   return seconds < 100 ? `${seconds.toFixed(1)} s` : `${seconds.toFixed(0)} s`;
 }
 
-/** Formats a number with its sign, for advantages and changes. */
+/** Formats a number with its sign, for advantages and differences. */
 export function signed(value: number): string {
   const text = short(Math.abs(value));
   if (Number(text) === 0) return '0';
@@ -47,5 +47,5 @@ export function clock(seconds: number): string {
   return h > 0 ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}`;
 }
 
-/** Formats a count with its noun: "1 step", "3 steps". */
+/** Formats a number with its noun: "1 step", "3 steps". */
 export const plural = (n: number, noun: string): string => `${n} ${noun}${n === 1 ? '' : 's'}`;

@@ -1,4 +1,4 @@
-/** Curves over steps in the page's colours, with uPlot. Used by the page's live curves and by the reports. */
+/** Charts of curves over steps in the page's colours, made with uPlot. Used by the page for live curves, and by the reports. */
 
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
@@ -8,12 +8,12 @@ import { ticks } from './format.ts';
 /** Style of one curve. */
 export interface Line {
   label: string;
-  /** Custom property of the page's style with the colour, such as --accent. */
+  /** Name of the CSS custom property with the line's colour, such as --accent. */
   colour: string;
   /** Line width in CSS pixels. */
   width: number;
   dash?: number[];
-  /** Diameter of a mark at each value, in CSS pixels; 0 = none. */
+  /** Diameter of the mark at each value, in CSS pixels; 0 = no marks. */
   points: number;
   /** Opacity of the line. Default: 1. */
   opacity?: number;
@@ -23,32 +23,32 @@ interface LineChartSpec {
   lines: Line[];
   /** Height in CSS pixels. */
   height: number;
-  /** Fills between two lines, given by their indices in `lines`, upper first. */
+  /** Areas to fill between two lines. The lines are given by their indices in `lines`, the upper one first. */
   bands?: { between: [number, number]; colour: string; opacity: number }[];
-  /** Names and values under the chart; a click on a name hides its line. */
+  /** True to show names and values under the chart. A click on a name hides its line. */
   legend: boolean;
   xLabel?: string;
-  /** Range that the axis always includes. */
+  /** Range that the x axis (or the y axis) always includes. */
   xAtLeast?: [number, number];
   yAtLeast?: [number, number];
-  /** Key shared by charts that show the pointer at the same step. */
+  /** Key of a group of charts. If the pointer is over one of them, all show the value at the same step. */
   sync?: string;
-  /** Called with the index of the value under the pointer. */
+  /** Called with the index of the value under the pointer; null if the pointer is not over a value. */
   onPointer?: (index: number | null) => void;
 }
 
 /** A vertical line at a step. */
 export interface Mark {
   step: number;
-  /** Custom property with the colour, like that of a line. */
+  /** Name of the CSS custom property with the mark's colour. */
   colour: string;
   dash?: number[];
 }
 
-/** Steps, then the values of each line; null if a line has none. */
+/** The steps, then the values of each line; null if a line has no value at a step. */
 export type LineData = [number[], ...(number | null)[][]];
 
-/** Diameter of the mark of a line's only value, in CSS pixels. */
+/** Diameter of the mark of a line that has only one value, in CSS pixels. */
 const SINGLE = 6;
 
 const STEP_MARKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];
@@ -82,13 +82,13 @@ export class LineChart {
     this.#plot?.redraw(false);
   }
 
-  /** Last step that the axis always includes, from the next values on. */
+  /** Last step that the x axis always includes. Takes effect when the values are next replaced. */
   set xTo(step: number) {
     const [first = 0] = this.#spec.xAtLeast ?? [];
     this.#spec.xAtLeast = [first, step];
   }
 
-  /** Moves the pointer to an index in the values; null removes it. */
+  /** Moves the pointer to the value with this index; null removes the pointer. */
   point(index: number | null): void {
     if (!this.#plot) return;
     const [steps, ...lines] = this.#data;
@@ -101,11 +101,11 @@ export class LineChart {
   build(): void {
     this.#plot?.destroy();
     this.#plot = new uPlot(this.#options(), this.#data, this.box);
-    // A crash of the GPU process loses the drawing, and the colours and fonts that uPlot assumes to be set.
+    // A crash of the GPU process clears the canvas, and resets the colours and fonts that uPlot assumes to be set.
     this.#plot.ctx.canvas.addEventListener('contextrestored', () => this.build());
   }
 
-  /** Resizes to the width of its box. */
+  /** Resizes the chart to the width of its box. */
   fit(): void {
     const width = this.box.clientWidth;
     const { height } = this.#spec;
@@ -168,7 +168,7 @@ export class LineChart {
   }
 }
 
-/** Draws charts now, and again when the page's colours or its width change. */
+/** Draws charts now, and again whenever the page's colours or the width of the charts change. */
 export function drawCharts(charts: readonly LineChart[], parent: HTMLElement): void {
   const build = () => charts.forEach((chart) => chart.build());
   build();
@@ -176,17 +176,19 @@ export function drawCharts(charts: readonly LineChart[], parent: HTMLElement): v
   new ResizeObserver(() => charts.forEach((chart) => chart.fit())).observe(parent);
 }
 
-/** Extends a required range by `min` and `max`, which are undefined without values. */
+/** Returns a required range, extended so that it includes `min` and `max`, which are undefined without values. */
 const around = ([low, high]: [number, number], min: number | undefined, max: number | undefined): [number, number] => [
   Math.min(min ?? low, low),
   Math.max(max ?? high, high),
 ];
 
-/** Like `around`, with some space above a value that exceeds the required range. */
+/** Like `around`, but leaves some space above a value that exceeds the required range. */
 const withRoom = (asked: [number, number], min: number | undefined, max: number | undefined): [number, number] =>
   around(asked, min, max !== undefined && max > asked[1] ? max * 1.02 : max);
 
-/** Uses uPlot's own range, except for a curve that is always 0. uPlot shows that from 0 to 100, which looks like per cent. */
+/**
+ * Returns uPlot's own range, except for a curve that is always 0. uPlot would show such a curve from 0 to 100, which looks like per cent.
+ */
 function fitting(min: number | null, max: number | null): uPlot.Range.MinMax {
   if (min === null || max === null) return [null, null];
   return min === 0 && max === 0 ? [0, 1] : uPlot.rangeNum(min, max, 0.1, true);
@@ -201,11 +203,11 @@ function seriesOf({ label, colour, width, dash, points, opacity = 1 }: Line): uP
   return { label, stroke, width, spanGaps: true, points: marks, ...(dash && { dash }) };
 }
 
-/** Returns true if a line has only one value, because it then has no length to draw. */
+/** Returns true if a line has only one value. Such a line has no length to draw, so it gets a mark. */
 const isSingle = ({ data }: uPlot, line: number): boolean =>
   Array.from(data[line]).filter((value) => value != null).length === 1;
 
-/** Returns the value of a custom property; with an opacity below 1 it must be a colour as #rrggbb. */
+/** Returns the colour in a CSS custom property. With an opacity below 1, the property must have the form #rrggbb. */
 function colourOf(property: string, opacity = 1): string {
   const colour = getComputedStyle(document.documentElement).getPropertyValue(property).trim();
   if (opacity === 1) return colour;

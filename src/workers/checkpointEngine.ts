@@ -1,6 +1,6 @@
 /**
- * Checkpoint engines of one machine: for rollout with a copy of the weights on the training device, and for rollout on
- * another device.
+ * Checkpoint engines for rollout on the same machine. One is for rollout with a copy of the weights on the training device, the other for
+ * rollout on another device.
  */
 
 import type { Gpu } from '../gpu/device.ts';
@@ -10,7 +10,7 @@ import { bucketCount } from '../model/weights/buckets.ts';
 import type { SendOptions, WeightReceiver, WeightSender } from '../model/weights/stream.ts';
 import type { RolloutServer } from '../rollout/server/server.ts';
 
-/** Checkpoint engine for rollout that samples from `copy`. Each update copies the weights of `policy` into it. */
+/** Returns the checkpoint engine for rollout that samples from the model `copy`. Each update copies the weights of `policy` into it. */
 export const copiedWeights = (
   gpu: Gpu,
   { policy, copy, rollout }: { policy: LlamaModel; copy: LlamaModel; rollout: RolloutServer },
@@ -27,12 +27,12 @@ export const copiedWeights = (
   },
 });
 
-/** Options of the transfer from device to device. */
+/** Options of the transfer of weights from the training device to the rollout device. */
 export type StreamOptions = Pick<SendOptions, 'bucketBytes' | 'content'>;
 
 /**
- * Checkpoint engine for rollout on another device. While bucket k is written there, bucket k + 1 is read here. If a
- * transfer fails, rollout keeps its weights, and the next transfer sends all buckets.
+ * Returns the checkpoint engine for rollout on another device. While the rollout device writes bucket k, the training device reads bucket k
+ * + 1. If a transfer fails, rollout keeps its old weights, and the next transfer sends all buckets.
  */
 export function streamedWeights(
   sender: WeightSender,
@@ -78,7 +78,7 @@ export function streamedWeights(
 
 const secondsSince = (started: number): number => (performance.now() - started) / 1000;
 
-/** Records when calls ran, one after another. */
+/** Measures when calls started and ended. The calls of one stopwatch must not overlap. */
 class Stopwatch {
   readonly #spans: { from: number; to: number }[] = [];
 
@@ -91,7 +91,7 @@ class Stopwatch {
     }
   }
 
-  /** Seconds in which calls of both stopwatches ran at the same time. */
+  /** Returns the seconds in which calls of both stopwatches ran at the same time. */
   sharedWith(other: Stopwatch): number {
     let ms = 0;
     for (const a of this.#spans)

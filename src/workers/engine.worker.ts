@@ -1,4 +1,4 @@
-/** Web worker entry: owns the GPUDevice; see engineHost.ts. */
+/** Entry of the web worker that owns a GPUDevice; see engineHost.ts. */
 
 import * as Comlink from 'comlink';
 import { createEngineHost } from './engineHost.ts';

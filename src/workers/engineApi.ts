@@ -1,4 +1,4 @@
-/** Interface between the controller and an engine in another thread. Declares every message between them. */
+/** Interface between the controller and an engine in another thread. Declares all messages between the two threads. */
 
 import type { AdapterSummary, GpuCounters } from '../gpu/device.ts';
 import type { ModelConfig } from '../model/config.ts';
@@ -20,47 +20,45 @@ import type { Vocabulary } from '../model/tokenizer/vocabulary.ts';
 import type { DrawnSoFar, GenerateRequest, Generation, RolloutStats } from '../rollout/types.ts';
 import type { DeviceSpec } from './engineSpec.ts';
 
-/** Current state of an engine. */
+/** Description of an engine and its current counters. */
 export interface EngineDescription {
-  /** The GPU, or the software that replaces it. */
+  /** The GPU, or the software adapter that is used instead. */
   adapter: AdapterSummary;
   /** The model's sizes. */
   config: ModelConfig;
-  /** Buffers, bytes, pipelines and passes so far. */
+  /** Counters of buffers, bytes, pipelines and passes since the engine was created. */
   counters: GpuCounters;
 }
 
-/** A checkpoint as the controller needs it; its weights stay in the worker. */
+/** A checkpoint as the controller needs it, without the weights, which stay in the worker. */
 export type OpenedModel = Omit<OpenCheckpoint, 'weights'>;
 
-/** Model that a call is for. A judge that generates is 'reference', whichever weights it has. */
+/** The model that a call is for. A judge that generates is called 'reference', even if it has its own weights. */
 export type ModelRole = 'policy' | 'reference' | 'judge';
 
 /**
- * Like DeviceSpec. 'opened' = the weights of the model that `openModel` opened last; for a judge, `opened` is its
- * address.
+ * Like DeviceSpec, but weights can already be in the worker. 'opened' = the weights of the model that `openModel` opened last. For a judge,
+ * `opened` is the address of a model that `openModel` has opened.
  */
 export type RemoteDeviceSpec = Omit<DeviceSpec, 'weights' | 'judgeModel'> & {
   weights: DeviceSpec['weights'] | 'opened';
   judgeModel?: { config: ModelConfig; weights: DeviceSpec['weights'] | { opened: string } };
 };
 
-/** An error as it is sent between threads, without its class. */
+/** An error in the form in which it is sent between threads, without its class. */
 export type FailedGeneration = Pick<Error, 'name' | 'message'>;
 
 export interface EngineApi {
-  /**
-   * Downloads a model into the worker's OPFS and opens it there, without its weights. Optional; call it before `load`.
-   */
+  /** Downloads a model into the worker's OPFS and opens it there, without loading its weights. Optional; call it before `load`. */
   openModel(
     address: string,
     endpoint: string | undefined,
     onProgress: (progress: DownloadProgress) => void,
   ): Promise<OpenedModel>;
-  /** Requests a device and builds the engine on it. Must be called before all methods below. */
+  /** Requests a device and creates the engine on it. Must be called before all methods below. */
   load(spec: RemoteDeviceSpec): Promise<EngineDescription>;
   describe(): Promise<EngineDescription>;
-  /** Resolves with the reason when the device is lost. */
+  /** Resolves when the device is lost, with the reason. */
   untilLost(): Promise<Pick<GPUDeviceLostInfo, 'reason' | 'message'>>;
 
   logProbs(role: ModelRole, batch: PackedBatch, temperature: number): Promise<TokenOutputs>;
@@ -68,18 +66,18 @@ export interface EngineApi {
   forwardBackward(batch: PackedBatch, loss: TrainLoss, temperature: number): Promise<TokenOutputs>;
   optimizerStep(options: OptimizerOptions): Promise<OptimizerStepResult>;
   zeroGrad(): Promise<void>;
-  /** Exports a state. 'reference' = weights of the reference model; all others are the policy's. */
+  /** Exports tensors. 'reference' = weights of the reference model. All other kinds are of the policy. */
   exportState(what: 'weights' | 'reference' | 'optimizer' | 'gradients'): Promise<TensorMap>;
   importState(what: 'weights' | 'reference' | 'optimizer', tensors: TensorMap): Promise<void>;
 
-  /** Must be called before the first request with stop strings or constrained tool calls. */
+  /** Sends the vocabulary. Must be called before the first request with stop strings or constrained tool calls. */
   useVocabulary(vocabulary: Vocabulary): Promise<void>;
-  /** Sends requests that were made in one task of the caller's event loop. Each answer resolves separately. */
+  /** Sends several requests in one message: those made in one task of the caller's event loop. Each answer arrives separately. */
   generate(
     role: ModelRole,
     requests: GenerateRequest[],
     onDone: (index: number, result: Generation | FailedGeneration) => void,
-    /** Called with the tokens of those requests as they are read back. */
+    /** Called with the tokens of a request as they are read back. */
     watch?: { indices: number[] },
     onTokens?: (index: number, tokenIds: readonly number[]) => void,
   ): Promise<void>;
@@ -92,12 +90,12 @@ export interface EngineApi {
   idle(role: ModelRole, maxMs: number): Promise<void>;
   takeStats(role: ModelRole): Promise<RolloutStats>;
 
-  /** Only for an engine loaded with rolloutWeights 'copy'. */
+  /** Copies the policy's weights for rollout. Only for an engine that was loaded with rolloutWeights 'copy'. */
   updateWeights(version: number): Promise<WeightTransfer>;
-  /** Same as WeightSender, for an engine with 'stream' that trains. */
+  /** Like WeightSender. Only for the engine that trains, with rolloutWeights 'stream'. */
   openSend(options: SendOptions): Promise<WeightTensor[]>;
   sendWeights(bucket: number): Promise<ArrayBuffer | undefined>;
-  /** Same as WeightReceiver, for an engine with 'stream' that generates. */
+  /** Like WeightReceiver. Only for the engine that generates, with rolloutWeights 'stream'. */
   openReceive(tensors: readonly WeightTensor[], bucketBytes: number): Promise<void>;
   receiveWeights(bucket: number, data: ArrayBuffer): Promise<void>;
   useWeights(version: number, count: number): Promise<void>;

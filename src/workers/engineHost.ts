@@ -1,4 +1,4 @@
-/** The worker's side of EngineApi: one device with both the training and the rollout half of the model. */
+/** Implements EngineApi in the worker: one device with the training half and the rollout half of the engine. */
 
 import * as Comlink from 'comlink';
 import type { GpuCounters } from '../gpu/device.ts';
@@ -15,12 +15,12 @@ import type { createDeviceEngine, DeviceEngine } from './localEngine.ts';
 export interface HostedEngine extends Omit<DeviceEngine, 'gpu' | 'tiles'> {
   gpu: {
     counters: GpuCounters;
-    /** Resolves with the reason when the device is lost. */
+    /** Resolves when the device is lost, with the reason. */
     device: { lost: Promise<Pick<GPUDeviceLostInfo, 'reason' | 'message'>> };
   };
 }
 
-/** @param create creates the engine for `load`: `createDeviceEngine`, or a test's replacement */
+/** @param create creates the engine when `load` is called: `createDeviceEngine`, or a replacement in tests */
 export function createEngineHost(
   create: (...args: Required<Parameters<typeof createDeviceEngine>>) => Promise<HostedEngine>,
 ): EngineApi {
@@ -29,7 +29,7 @@ export function createEngineHost(
     if (!engine) throw new Error('The engine worker was called before load().');
     return engine;
   };
-  /** Opened models by address, the most recent last. */
+  /** Weights of opened models by the model's address, the most recently opened last. */
   const opened = new Map<string, WeightSource>();
   const openedWeights = (address: string | undefined): WeightSource => {
     const weights = address === undefined ? undefined : opened.get(address);
@@ -149,18 +149,21 @@ const ROLES = ['policy', 'reference', 'judge'] as const;
 const STATES = ['weights', 'reference', 'optimizer'] as const;
 
 /**
- * Throws unless the value is allowed. A message can contain anything, and an unknown value must not be treated as the
- * last of the allowed ones.
+ * Throws unless the value is one of the allowed ones. A message can have any value, and code that compares it with all but one allowed
+ * value would accept an unknown one.
  */
 function oneOf<T>(value: T, allowed: readonly T[]): T {
   if (allowed.includes(value)) return value;
   throw new TypeError(`The engine worker was asked for ${JSON.stringify(value)}; allowed: ${allowed.join(', ')}.`);
 }
 
-/** Undefined if the browser stores no files, as in some private windows. Kernels are then timed at each start. */
+/**
+ * Returns the store of kernel tables. Undefined if the browser stores no files, as in some private windows. Kernels are then timed at each
+ * start.
+ */
 const keptTables = () => opfsStore('kernels').catch(() => undefined);
 
-/** Options that a worker can send: it sends the tokens read back instead of calling a function. */
+/** Returns requests whose `onTokens` sends the tokens to the controller, because a function cannot be sent to a worker. */
 const watched = (
   requests: GenerateRequest[],
   indices: readonly number[],
@@ -186,7 +189,7 @@ async function generateAll(
   );
 }
 
-/** Marks the buffers to be transferred instead of copied. */
+/** Marks the buffers of a result, so that they are transferred to the controller instead of copied. */
 const moved = <T extends TokenOutputs | DrawBounds>(out: T): T =>
   Comlink.transfer(
     out,

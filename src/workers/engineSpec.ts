@@ -1,6 +1,6 @@
 /**
- * Specification of an engine and its sizes. Contains no engine code, so that a page can describe an engine without
- * loading it.
+ * Specification of an engine, and how its sizes follow from a config. Contains no engine code, so that a page can describe an engine
+ * without loading one.
  */
 
 import type { PackedFormat } from '../gpu/packedFormat.ts';
@@ -17,13 +17,16 @@ import type { SpeculativeOptions } from '../rollout/speculative/ngramProposer.ts
 import type { DecoderSizes } from '../rollout/decode/decoder.ts';
 import type { AsyncScheduling, KvCachePolicy, Preemption } from '../rollout/server/server.ts';
 
-/** Everything that an engine is created from. Plain data, so that it can be sent to a worker. */
+/** All settings with which an engine is created. Plain data, so that it can be sent to a worker. */
 export interface EngineSpec {
-  /** wgsl = our own kernels; tfjs = gradients by autodiff, for verification (entry `webgrpo/tfjs`). */
+  /**
+   * Engine to use. wgsl = the kernels of this repository; tfjs = TensorFlow.js with gradients by autodiff, for verification (entry
+   * `webgrpo/tfjs`).
+   */
   engine: 'wgsl' | 'tfjs';
   /** The model's sizes. */
   config: ModelConfig;
-  /** Weights, or a source that is read piece by piece. A source cannot be sent to a worker; a map can. */
+  /** Weights as a map of tensors, or a source from which they are read piece by piece. A map can be sent to a worker, a source cannot. */
   weights: Weights;
   /** Parsed tokenizer.json. */
   tokenizerJson: unknown;
@@ -31,69 +34,64 @@ export interface EngineSpec {
   tokenizerConfigJson: unknown;
   /** Variables for the chat template; see ChatTokenizer. */
   chatTemplateKwargs?: Record<string, unknown>;
-  /** Rows of the largest micro-batch. */
+  /** Number of rows of the largest micro-batch. */
   maxTokenLen: number;
-  /** Longest sequence, prompt and response. */
+  /** Length of the longest sequence: prompt and response together. */
   maxPositions: number;
-  /** Sizes of rollout. Undefined: no rollout (supervised training). */
+  /** Sizes of the rollout server. Undefined: no rollout (supervised training). */
   rollout?: DecoderSizes;
   /**
-   * Weights that rollout samples from. shared = the buffers that training writes; copy = a second set on the same
-   * device; stream = another device: this one trains and has no rollout, or, if `use` is 'generate', is the other one
+   * Weights that rollout samples from. shared = the buffers that training writes. copy = a second set on the same device. stream = weights
+   * on another device. With stream, the engine trains and has no rollout, unless `use` is 'generate', which makes it the other engine
    * (`splitSpecs`). Only for engine wgsl. Default: shared.
    */
   rolloutWeights?: 'shared' | 'copy' | 'stream' | undefined;
   /**
-   * Sizes of a judge's rollout. It samples with the weights of judgeModel, or by default of the reference, which needs
-   * withReference.
+   * Sizes of the rollout server of a judge. The judge samples with the weights of judgeModel. Without judgeModel it samples with those of
+   * the reference, which needs withReference.
    */
   judge?: DecoderSizes;
-  /** Longest prompt plus reply of a rubric's judge. Undefined: no rubric is judged on this device. */
+  /** Maximum number of tokens of a prompt and its reply for a rubric's judge. Undefined: no rubric is judged on this device. */
   judgePositions?: number;
-  /** A judge with its own frozen weights. */
+  /** A separate model as judge, with its own frozen weights. */
   judgeModel?: JudgeModel;
-  /** Samples that lose their slots to a waiting request. Default: 'parked'. */
+  /** Samples that can lose their slots while a request waits. Default: 'parked'. */
   preemption?: Preemption;
-  /** Treatment of cached contexts of samples in flight when the weights change. Default: 'recompute'. */
+  /** Treatment of the cached keys and values of samples in flight when the weights change. Default: 'recompute'. */
   kvCache?: KvCachePolicy;
-  /** True to start a pass before the last one was read. Default: 'auto'. */
+  /** Setting on whether a pass can start before the last one was read. Default: 'auto'. */
   asyncScheduling?: AsyncScheduling;
-  /** True to schedule by counts and not by the clock; see RolloutOptions. */
+  /** True to schedule by counts alone, not by measured times; see RolloutOptions. */
   repeatable?: boolean;
   /** Settings of speculative decoding. Default: plain decoding. */
   speculative?: SpeculativeOptions;
-  /** True to keep a frozen copy of the start weights for KL terms. */
+  /** True to keep a frozen copy of the start weights as the reference for KL terms. */
   withReference?: boolean;
-  /** Maximum device memory in MiB; more throws OutOfMemoryError. Default: what the device has. */
+  /** Maximum device memory in MiB. An allocation beyond it throws OutOfMemoryError. Default: the memory of the device. */
   maxMemoryMib?: number;
-  /** Use that memory is planned for. 'score' = only log-probs, 'generate' = only rollout. Default: 'train'. */
+  /** Use for which memory is planned: 'score' = only log-probs, 'generate' = only rollout, 'train' = everything. Default: 'train'. */
   use?: 'train' | 'score' | 'generate';
-  /**
-   * True if requests use penalties, a minimum length or constrained calls, which need additional buffers. For the
-   * memory plan.
-   */
+  /** True if requests use penalties, a minimum length or constrained calls. The memory plan then includes the buffers for these. */
   adjustedDraws?: boolean;
-  /**
-   * Adapters to train instead of the weights; the reference is then the base with adapters off. Only for engine wgsl.
-   */
+  /** Adapters to train instead of the weights. The reference is then the base model without adapters. Only for engine wgsl. */
   lora?: LoraConfig;
-  /** Initial adapters by PEFT's names. Default: new ones. */
+  /** Initial weights of the adapters, by PEFT's names. Default: new ones. */
   adapter?: TensorMap;
-  /** True to store no activations of layers and recompute them in the backward pass. */
+  /** True to recompute the activations of layers in the backward pass instead of storing them. */
   enableGradientCheckpointing?: boolean;
   /** Default: AdamW. */
   optimizer?: OptimizerSpec;
-  /** True to time rollout's passes by the GPU's clock, if the adapter has timestamps. */
+  /** True to time the passes of rollout by the GPU's clock, if the adapter has timestamps. */
   gpuTimes?: boolean;
-  /** Choice of kernels. Does not change any bit of a result. Default: 'auto'. */
+  /** How kernels are chosen. The choice does not change any bit of a result. Default: 'auto'. */
   kernelTuning?: KernelTuning;
-  /** Packed storage of matrices that are not trained. */
+  /** Packed format in which matrices that are not trained are stored. */
   weightFormat?: PackedFormat;
-  /** Packed formats of tensors in the file of the weights. Those tensors stay packed if they are not trained. */
+  /** Packed formats of tensors in the file with the weights. These tensors stay packed if they are not trained. */
   packed?: StoredFormats;
   /**
-   * Stores activations, the KV cache and the weights that passes read as 16-bit floats if the adapter has shader-f16,
-   * otherwise as 32-bit. Weights that are trained also have a 32-bit copy. Only for engine wgsl.
+   * 'float16' stores activations, the KV cache and the weights that passes read as 16-bit floats if the adapter has shader-f16, otherwise
+   * as 32-bit floats. Weights that are trained also have a 32-bit copy. Only for engine wgsl.
    */
   dtype?: 'float16' | undefined;
 }
@@ -106,19 +104,19 @@ export interface JudgeModel {
   tokenizerConfigJson: unknown;
 }
 
-/** Part of a spec that a device needs; the tokenizers stay with the controller. */
+/** The part of a spec that the device's thread needs. The tokenizers stay with the controller. */
 export type DeviceSpec = Omit<
   EngineSpec,
   'tokenizerJson' | 'tokenizerConfigJson' | 'chatTemplateKwargs' | 'judgeModel'
 > & { judgeModel?: Pick<JudgeModel, 'config' | 'weights'> };
 
-/** Returns a sentence for the user if the adapter does not support the requested dtype; undefined otherwise. */
+/** Returns a sentence that tells the user that the adapter does not support the requested dtype. Undefined if it does. */
 export function dtypeNote(asked: Pick<EngineSpec, 'dtype'>, used: Pick<EngineSpec, 'dtype'>): string | undefined {
   if (asked.dtype === used.dtype) return undefined;
   return 'float16 was requested, but this adapter has no shader-f16: everything stays in float32';
 }
 
-/** Returns the adapters of a training config; undefined if every weight is trained. */
+/** Returns the settings of the adapters in a training config. Undefined if every weight is trained. */
 export function loraOf({ model, seed }: TrainConfig): LoraConfig | undefined {
   const { loraRank: rank, loraAlpha: alpha, loraDropout: dropout, useRslora, targetModules } = model;
   return rank === 0 ? undefined : { rank, alpha, dropout, useRslora, targetModules: loraModules(targetModules), seed };
@@ -131,32 +129,35 @@ const adjustsDraws = (rollout: TrainConfig['rollout']): boolean =>
   rollout.minNewTokens > 0 ||
   (rollout.multiTurn.enable && rollout.multiTurn.constrainToolCalls);
 
-/** Judges that run on our own engine instead of transformers.js: one that returns a number, and one of a rubric. */
+/**
+ * Returns which judges run on webgrpo's own engine instead of transformers.js: the one that replies with a number (`says`), and the one of
+ * a rubric (`decides`).
+ */
 function ownJudges({ judge, rubric }: TrainConfig['reward']): { says: boolean; decides: boolean } {
   const own = judge.path === undefined;
   return { says: own && judge.weight !== 0, decides: own && rubric !== undefined };
 }
 
-/** Path of a judge model on the engine next to the policy. Undefined if the reference judges, or without a judge. */
+/** Returns the path of the judge model that the engine runs next to the policy. Undefined if the reference judges, or without a judge. */
 export function judgeCheckpoint({ reward }: TrainConfig): string | undefined {
   const { says, decides } = ownJudges(reward);
   return says || decides ? reward.judge.checkpoint : undefined;
 }
 
-/** Every sample is a separate prompt. */
+/** Returns the sizes of a judge's rollout server. Each judged sample has its own prompt, so there are as many prompts as slots. */
 function judgeSizes({ maxNumSeqs, maxNewTokens, maxPromptLength }: TrainConfig['reward']['judge']): DecoderSizes {
   const maxBatchedTokens = Math.max(1024, maxPromptLength);
   return { maxNumSeqs, slotCapacity: maxNewTokens, maxPrompts: maxNumSeqs, maxPromptLength, maxBatchedTokens };
 }
 
 /**
- * True if the pipeline needs a copy of the weights: on one device, rollout that runs during training must not see them
- * change.
+ * True if the pipeline needs a copy of the weights. If rollout runs during training on the same device, its weights must not change
+ * meanwhile.
  */
 const makesCopy = (config: TrainConfig): boolean =>
   config.trainer.placement === 'colocated' && pipelineOf(config).isAsync;
 
-/** Returns the part of an engine's spec that follows from a training config: sizes, adapters, memory. */
+/** Returns the fields of an engine's spec that a training config determines: sizes, adapters, memory. */
 export function engineSizes(trainConfig: TrainConfig) {
   const { data, rollout, actor, algorithm, model, engine, reward, trainer } = trainConfig;
   const lora = loraOf(trainConfig);
@@ -198,12 +199,12 @@ export function engineSizes(trainConfig: TrainConfig) {
   };
 }
 
-/** Longest conversation with the model, in multiples of a sample's length. */
+/** Maximum length of a conversation with the model, in multiples of the maximum length of a sample. */
 const CONVERSATION = 4;
 
 /**
- * Returns the part of an engine's spec for an engine that only answers questions, one at a time. `rollout` generates
- * with weights that can be imported during training. With `start`, `judge` generates with the start weights.
+ * Returns the fields of an engine's spec for an engine that only answers questions, one at a time. `rollout` generates with weights that
+ * can be imported during training. With `start`, `judge` generates with the start weights.
  */
 export function answerSizes(trainConfig: TrainConfig, model: ModelConfig, { start }: { start: boolean }) {
   const { maxTokenLen, lora, chatTemplateKwargs, kernelTuning, weightFormat, dtype, adjustedDraws, maxPositions } =

@@ -1,4 +1,4 @@
-/** Stores the GGUF files that a user gives to the page in the browser's file system (OPFS), where a worker reads them by name. */
+/** Stores GGUF files that a user gives to the page in the browser's file system (OPFS). A worker reads them there by name. */
 
 import { InputError } from '../errors.ts';
 import { opfsStore } from '../model/checkpoint/opfs.ts';
@@ -6,15 +6,15 @@ import { type CheckpointFiles, isGguf } from '../model/checkpoint/sourceFiles.ts
 
 const FOLDER = 'gguf';
 
-/** True if a model's address names a stored GGUF file. */
+/** True if the address of a model is the name of a stored GGUF file. */
 export const isKeptGguf = (address: string): boolean => isGguf(address) && !address.includes('/');
 
-/** Returns the name to store a file under: letters, digits, "_", "." and "-" alone, which need no escape in an address. */
+/** Returns the name under which a file is stored. It has only letters, digits, "_", "." and "-", which need no escape in an address. */
 export const keptName = (name: string): string => `${name.replace(/\.gguf$/i, '').replaceAll(/[^\w.-]+/g, '-')}.gguf`;
 
 /**
- * Stores a file under a name from `keptName` and replaces an older one. Throws InputError if the disk is full; nothing of that name is
- * stored then.
+ * Stores a file under a name from `keptName`, and replaces an older file of that name. Throws InputError if the disk is full. Then no file
+ * of that name is stored.
  */
 export async function keepGguf(name: string, file: Blob): Promise<void> {
   const store = await opfsStore(FOLDER);
@@ -36,7 +36,7 @@ export async function keepGguf(name: string, file: Blob): Promise<void> {
 
 const PIECE_BYTES = 8 << 20;
 
-/** Returns the stored file. Its `size` throws InputError if the browser lacks it. */
+/** Returns the stored file with this name. Its `size` throws InputError if the browser does not have the file. */
 export async function keptGguf(name: string): Promise<CheckpointFiles> {
   const store = await opfsStore(FOLDER);
   return {

@@ -1,4 +1,4 @@
-/** Builds a full engine in this thread: device, weights, policy trainer, reference and rollout, on one GPUDevice. */
+/** Builds a complete engine in this thread, on one GPUDevice: weights, policy trainer, reference and rollout. */
 
 import { type AdapterSummary, offersHalves } from '../gpu/adapter.ts';
 import { Gpu } from '../gpu/device.ts';
@@ -30,15 +30,15 @@ import { createRegisteredTfjs } from './tfjsEngine.ts';
 
 export { type DeviceSpec, engineSizes, type EngineSpec, loraOf } from './engineSpec.ts';
 
-/** The parts of an engine on its device; the tokenizer stays with the controller. */
+/** The parts of an engine that are in its device's thread. The tokenizer stays with the controller. */
 export interface DeviceEngine extends Omit<TrainerEngine, 'tokenizer'> {
   gpu: Gpu;
   adapter: AdapterSummary;
-  /** Sender on the training device, if rollout is on another device. */
+  /** Sender of weights, on the training device. Only if rollout is on another device. */
   sender?: WeightSender;
-  /** Receiver on the rollout device, if training is on another device. */
+  /** Receiver of weights, on the rollout device. Only if training is on another device. */
   receiver?: WeightReceiver;
-  /** Origin of the choice of kernels. */
+  /** Source of the table by which kernels are chosen: built in, pinned, timed or stored. */
   tiles: TableSource;
   destroy(): void;
 }
@@ -47,9 +47,9 @@ export interface DeviceEngine extends Omit<TrainerEngine, 'tokenizer'> {
 export type LocalEngine = DeviceEngine & TrainerEngine;
 
 /**
- * Creates an engine in this thread, on a new device. Throws InputError for settings that do not fit each other,
- * NoAdapterError, and OutOfMemoryError with the sizes.
- * @param tuning store of kernel tables; without it, an adapter that must be timed is timed each time
+ * Creates an engine in this thread, on a new device. Throws InputError for settings that exclude each other, NoAdapterError without an
+ * adapter, and OutOfMemoryError with the sizes.
+ * @param tuning store of kernel tables. Without a store, an adapter whose kernels must be timed is timed at each start
  */
 export async function createLocalEngine(spec: EngineSpec, tuning?: FileStore): Promise<LocalEngine> {
   const { tokenizerJson, chatTemplateKwargs } = spec;
@@ -61,15 +61,15 @@ export async function createLocalEngine(spec: EngineSpec, tuning?: FileStore): P
   return { ...device, tokenizer, ...(judgeTokenizer && { judgeTokenizer }) };
 }
 
-/** Callbacks of an engine, called when it needs their result. */
+/** Callbacks of an engine. Each is called when the engine first needs its result. */
 interface Surroundings {
-  /** Vocabulary for stop strings and constrained tool calls. Undefined: such requests are refused. */
+  /** Returns the vocabulary for stop strings and constrained tool calls. Undefined: requests with these are refused. */
   vocabulary?: () => Vocabulary;
   /** Store of kernel tables. */
   tuning?: () => Promise<FileStore | undefined>;
 }
 
-/** Creates the parts of an engine on a new device. Throws like `createLocalEngine`. */
+/** Creates the parts of an engine that are on its device. Throws like `createLocalEngine`. */
 export async function createDeviceEngine(asked: DeviceSpec, around: Surroundings = {}): Promise<DeviceEngine> {
   const maxBytes = asked.maxMemoryMib ? asked.maxMemoryMib * 2 ** 20 : Infinity;
   const spec = await withOfferedDtype(asked);
@@ -90,7 +90,7 @@ export async function createDeviceEngine(asked: DeviceSpec, around: Surroundings
   }
 }
 
-/** Returns the spec as this adapter can run it: without shader-f16, all data stays float32. */
+/** Returns the spec with the dtype that this adapter supports: float32 if it lacks shader-f16. */
 export async function withOfferedDtype<T extends Pick<EngineSpec, 'dtype' | 'engine'>>(spec: T): Promise<T> {
   if (!spec.dtype) return spec;
   if (spec.engine === 'tfjs')
@@ -137,7 +137,7 @@ async function buildEngine(
   };
 }
 
-/** Creates rollout, with the policy's own weights or a copy of them, and its checkpoint engine. */
+/** Creates the rollout server and its checkpoint engine. Rollout samples from the policy's own weights or from a copy. */
 function rolloutOf(
   gpu: Gpu,
   policy: LlamaModel,
@@ -164,7 +164,7 @@ async function createModelEngine(gpu: Gpu, model: LlamaModel, spec: DeviceSpec):
   return createRegisteredTfjs(gpu, model, maxTokenLen, { optimizer });
 }
 
-/** Creates a separate judge model. It stores no activations, because it only scores. */
+/** Creates a separate judge model. It stores activations of one layer only, because it is never trained. */
 async function judgeOf(gpu: Gpu, spec: DeviceSpec, { config, weights }: JudgeWeights): Promise<FrozenModel> {
   const { maxPositions, maxTokenLen } = judgeLengths(spec, config);
   const model = await loadModel(gpu, config, maxPositions, weights, referenceOptions(spec));
@@ -178,7 +178,7 @@ interface FrozenModel {
   model: LlamaModel;
 }
 
-/** Creates the reference. With adapters, the frozen base is used; otherwise the start weights are copied. */
+/** Creates the reference model. With adapters, it uses the frozen base weights; otherwise it gets a copy of the start weights. */
 async function referenceOf(trainer: ModelEngine, policy: LlamaModel, gpu: Gpu, spec: DeviceSpec): Promise<FrozenModel> {
   if (spec.lora && trainer instanceof WgslEngine) {
     const { lora: _, ...model } = policy;

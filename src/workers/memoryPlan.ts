@@ -1,6 +1,6 @@
 /**
- * Plans GPU memory before the first allocation, by running an engine's constructors on a device that only counts. A run
- * that cannot fit is refused, with the numbers and possible changes.
+ * Plans GPU memory before the first allocation, by running the constructors of an engine on a device that only counts bytes. A run that
+ * does not fit is refused, with the numbers and changes that would help.
  */
 
 import { OutOfMemoryError } from '../errors.ts';
@@ -23,7 +23,7 @@ import {
   rolloutPlace,
 } from './modelOptions.ts';
 
-/** One line of the plan. */
+/** One line of the plan: a purpose and its bytes. */
 export interface PlanItem {
   name: string;
   bytes: number;
@@ -49,11 +49,11 @@ export type Sizes = Pick<
   | 'use'
 > & {
   judgeModel?: { config: ModelConfig };
-  /** Maximum number of bytes that the device can bind. Default: enough for any tensor. */
+  /** Maximum number of bytes of a buffer that the device can bind. Default: enough for any tensor. */
   maxArenaBytes?: number;
 };
 
-/** Returns bytes by purpose for the engine's use: exactly what it then allocates, except for read-backs. */
+/** Returns the bytes by purpose that an engine with these sizes allocates. They are exact except for read-backs. */
 export function planMemory(sizes: Sizes): PlanItem[] {
   const {
     maxTokenLen,
@@ -67,13 +67,15 @@ export function planMemory(sizes: Sizes): PlanItem[] {
   } = sizes;
   const gpu = new PlannedGpu(sizes.maxArenaBytes);
   const lines = new Map<string, number>();
-  /** Runs `build` and adds its bytes to the lines by their labels. Returns the result. */
+  /** Runs `build` and adds the bytes that it allocates to lines of the plan, by label. Returns the result of `build`. */
   const count = <T>(build: () => T, lineOf: (label: string) => string): T => {
     const { made, bytes } = gpu.during(build);
     for (const [label, n] of bytes) lines.set(lineOf(label), (lines.get(lineOf(label)) ?? 0) + n);
     return made;
   };
-  /** Models are loaded one after the other, before any other allocation. Loading takes at most this much. */
+  /**
+   * Models are loaded one after the other, before any other allocation. Bytes of the models loaded so far, and the maximum during loading.
+   */
   let [loaded, peak] = [0, 0];
   const load = (
     options: ModelOptions,
@@ -137,14 +139,15 @@ export function planMemory(sizes: Sizes): PlanItem[] {
 }
 
 /**
- * Maximum number of read-backs at the same time if rollout, which can start a pass before the last one was read, runs during
+ * Maximum number of read-backs at the same time. It is reached if rollout, which can start a pass before the last one was read, runs during
  * training.
  */
 const READS_AT_A_TIME = 3;
 
 /**
- * Size of read-backs: the largest one (a batch's log-probs and entropies, trained weights for a checkpoint or a bucket
- * of them, or sampled tokens), times the number that can be in flight. Includes uploads of weights from another device.
+ * Returns the size of the buffers for read-backs: the largest read-back times the number that can be in flight. The largest is that of a
+ * batch's log-probs and entropies, of trained weights for a checkpoint (or a bucket of them), or of sampled tokens. Includes uploads of
+ * weights from another device.
  */
 function readBackBytes(sizes: Sizes, model: LlamaModel, decoder: Decoder | undefined): number {
   const { use = 'train', maxTokenLen, judgeModel } = sizes;
@@ -183,13 +186,13 @@ const trainingLine = (training: boolean) => (label: string) => {
   return training ? 'training activations' : 'activations';
 };
 
-/** A change of one setting, and the bytes that it would save. */
+/** A change of one setting, and the bytes that the change would save. */
 interface Saving {
   change: string;
   bytes: number;
 }
 
-/** Returns the bytes that each change alone would save, largest first. */
+/** Returns possible changes of settings, each with the bytes that it alone would save, largest first. */
 export function planSavings(sizes: Sizes): Saving[] {
   const total = totalBytes(planMemory(sizes));
   return changesOf(sizes)
@@ -232,10 +235,10 @@ function changesOf(sizes: Sizes): (Partial<Sizes> & { change: string })[] {
   return changes;
 }
 
-/** Returns the sum of all lines. */
+/** Returns the sum of all lines of the plan. */
 export const totalBytes = (items: PlanItem[]): number => items.reduce((sum, { bytes }) => sum + bytes, 0);
 
-/** Formats the plan: one line per item, largest first. */
+/** Returns the plan as text: one line per purpose, largest first. */
 export function planLines(items: PlanItem[]): string[] {
   const lines = [...items].sort((a, b) => b.bytes - a.bytes).map(({ name, bytes }) => [name, mib(bytes)] as const);
   const [names, values] = [0, 1].map((i) => Math.max(...lines.map((line) => line[i].length)));
@@ -245,7 +248,7 @@ export function planLines(items: PlanItem[]): string[] {
   ];
 }
 
-/** Throws OutOfMemoryError if the plan is above the cap, with the savings of each change. */
+/** Throws OutOfMemoryError if the plan exceeds the limit. The message has what each change of a setting would save. */
 export function checkPlan(sizes: Sizes, maxBytes: number): void {
   const items = planMemory(sizes);
   const total = totalBytes(items);
@@ -256,7 +259,7 @@ export function checkPlan(sizes: Sizes, maxBytes: number): void {
   );
 }
 
-/** Returns a warning that names what to lower, if the plan is above the memory of the device. */
+/** Returns a warning that names the settings to lower, if the plan exceeds the memory of the device. */
 export function aboveMemory(sizes: Sizes, bytes: number): string | undefined {
   const total = totalBytes(planMemory(sizes));
   if (total <= bytes) return undefined;
@@ -264,21 +267,21 @@ export function aboveMemory(sizes: Sizes, bytes: number): string | undefined {
 }
 
 /**
- * Adds savings to the device's own error. A page cannot query a device's memory, so without a cap this error is the
- * first sign.
+ * Adds possible savings to an error of the device. A page cannot query a device's memory, so without a limit this error is the first sign
+ * that the memory is too small.
  */
 export const withAdvice = (error: OutOfMemoryError, sizes: Sizes): OutOfMemoryError =>
   new OutOfMemoryError(`${error.message} ${savingsAdvice(sizes)}`, { cause: error });
 
-/** One sentence on the savings of each change alone. */
+/** Returns one sentence on what each change of a setting alone would save. */
 function savingsAdvice(sizes: Sizes): string {
   const savings = planSavings(sizes).map(({ change, bytes }) => `${change} ${mib(bytes)}`);
   return savings.length > 0
     ? `Each alone would save: ${savings.join(', ')}.`
-    : 'No setting would save any. Use a smaller model.';
+    : 'No other setting would save memory. Use a smaller model.';
 }
 
-/** Throws OutOfMemoryError for a buffer that the device cannot bind, before any allocation. */
+/** Throws OutOfMemoryError before any allocation if a buffer is larger than the device can bind. */
 export function checkBindings({ config, maxTokenLen, rollout, use }: Sizes, limit: number): void {
   const { intermediateSize: F, numKeyValueHeads: K, headDim: D, vocabSize: V } = config;
   const check = (name: string, setting: string, count: number, each: number) => {

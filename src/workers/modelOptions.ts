@@ -1,4 +1,4 @@
-/** Storage options of the models of an engine, shared by their creation and the memory plan. */
+/** Options on how an engine stores its models. Used when the models are created, and by the memory plan. */
 
 import { InputError } from '../errors.ts';
 import type { ModelConfig } from '../model/config.ts';
@@ -8,7 +8,7 @@ import { type Kept, readsPacked } from '../model/weights/plan.ts';
 import type { MatrixForm } from '../model/weights/gpuWeights.ts';
 import type { DeviceSpec } from './engineSpec.ts';
 
-/** Options of the policy. Throws InputError for a packed format if the matrices are trained. */
+/** Returns the options of the policy. Throws InputError for a packed format if the matrices are trained. */
 export const policyOptions = (
   spec: Pick<DeviceSpec, 'config' | 'lora' | 'use' | 'weightFormat' | 'dtype' | 'packed'>,
 ): ModelOptions => {
@@ -18,7 +18,7 @@ export const policyOptions = (
   return { lora: spec.lora, form, half: spec.dtype === 'float16', ...(keepsPacked && { stored: spec.packed }) };
 };
 
-/** Options of a reference or a judge with its own weights. */
+/** Returns the options of a reference, or of a judge with its own weights. */
 export const referenceOptions = ({ dtype }: Pick<DeviceSpec, 'dtype'>): ModelOptions => ({
   form: frozenForm({ dtype }),
   half: dtype === 'float16',
@@ -33,7 +33,7 @@ function matrixForm(spec: Pick<DeviceSpec, 'lora' | 'use' | 'weightFormat' | 'dt
   );
 }
 
-/** Returns the place of rollout and its weights. Throws InputError for an engine that cannot train next to it. */
+/** Returns where rollout runs and where its weights come from. Throws InputError for an engine that cannot train in this arrangement. */
 export function rolloutPlace(spec: Pick<DeviceSpec, 'use' | 'rollout' | 'rolloutWeights'> & { engine?: string }): {
   /** True if rollout is on this device. */
   isHere: boolean;
@@ -58,23 +58,26 @@ export function rolloutPlace(spec: Pick<DeviceSpec, 'use' | 'rollout' | 'rollout
   };
 }
 
-/** Storage form of matrices that are not trained; undefined = float32. */
+/** Returns the storage form of matrices that are not trained. Undefined = float32. */
 function frozenForm({ weightFormat, dtype }: Pick<DeviceSpec, 'weightFormat' | 'dtype'>): Kept | undefined {
   return dtype && (weightFormat ?? 'float16') === 'float16' ? 'half' : weightFormat;
 }
 
-/** A judge is never trained, so it stores the activations of one layer only. */
+/** A judge is never trained, so only the activations of one layer are stored. */
 export const JUDGE_OPTIONS = { enableGradientCheckpointing: true };
 
 type Lengths = Pick<DeviceSpec, 'judge' | 'judgePositions' | 'maxPositions' | 'config'> & { judgeModel?: object };
 
-/** Returns the longest sequence of all uses. Throws InputError if a judge's sequence needs more positions than the model has. */
+/**
+ * Returns the length of the longest sequence in training, rollout and judging. Throws InputError if a judge's sequence needs more positions
+ * than the model has.
+ */
 export const positionsOf = (spec: Lengths): number =>
   spec.judgeModel ? spec.maxPositions : Math.max(spec.maxPositions, judgedLength(spec, spec.config));
 
 /**
- * Lengths of a judge with its own weights: longest sequence, and rows of a pass that judges a rubric (0 without a
- * rubric). Throws InputError if the model has fewer positions.
+ * Returns the lengths of a judge with its own weights: of its longest sequence, and of a pass that judges a rubric (0 without a rubric).
+ * Throws InputError if the model has fewer positions.
  */
 export function judgeLengths(spec: Lengths, config: ModelConfig): { maxPositions: number; maxTokenLen: number } {
   const { judgePositions } = spec;
@@ -84,7 +87,7 @@ export function judgeLengths(spec: Lengths, config: ModelConfig): { maxPositions
   };
 }
 
-/** Longest sequence to be judged; 0 without a judge. */
+/** Returns the length of the longest sequence to be judged; 0 without a judge. */
 function judgedLength({ judge, judgePositions = 0 }: Lengths, { maxPositionEmbeddings }: ModelConfig): number {
   const longest = Math.max(judgePositions, judge ? judge.maxPromptLength + judge.slotCapacity : 0);
   if (longest <= maxPositionEmbeddings) return longest;

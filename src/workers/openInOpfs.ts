@@ -1,6 +1,6 @@
 /**
- * Opens a model by its address in a page's worker: downloads it into OPFS, then reads it from there piece by piece, so
- * that host memory never holds more than a few MiB of it.
+ * Opens a model by its address in a worker of the page. Downloads it into OPFS, then reads it from there piece by piece, so that at most a
+ * few MiB of it are in host memory.
  */
 
 import type { DownloadProgress } from '../model/checkpoint/download.ts';
@@ -10,12 +10,12 @@ import { elementCount, parameterSpecs } from '../model/params.ts';
 import { opfsStore } from '../model/checkpoint/opfs.ts';
 import { isKeptGguf, keptGguf } from './keptGguf.ts';
 
-/** Shortest time between two progress reports; the end of a file is always reported. */
+/** Minimum milliseconds between two progress reports. The end of a file is always reported. */
 const TELL_EVERY_MS = 100;
 
 /**
- * Opens a model. Throws InputError like `fetchModel` and `openCheckpoint`. Progress of the weights is reported as
- * "weights to the GPU".
+ * Opens a model. Throws InputError like `fetchModel` and `openCheckpoint`. Progress of reading the weights is reported as "weights to the
+ * GPU".
  */
 export async function openInOpfs(
   address: string,

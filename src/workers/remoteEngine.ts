@@ -1,6 +1,6 @@
 /**
- * The controller's side of an engine in a worker, with the same interfaces as an engine in this thread. comlink never
- * rejects when its worker dies, so every call here also waits for the worker's death.
+ * The controller's side of an engine in a worker. It has the same interfaces as an engine in this thread. comlink does not reject a call
+ * when its worker dies, so every call here also waits for the worker's death.
  */
 
 import * as Comlink from 'comlink';
@@ -18,13 +18,13 @@ import { isConstrained } from '../rollout/constrained/callLanguage.ts';
 import { rolloutPlace } from './modelOptions.ts';
 
 export interface RemoteEngine extends TrainerEngine {
-  /** Sender in the training worker, if rollout is in another worker. */
+  /** Sender of weights, in the training worker. Only if rollout is in another worker. */
   sender?: WeightSender;
-  /** Receiver in the rollout worker, if training is in another worker. */
+  /** Receiver of weights, in the rollout worker. Only if training is in another worker. */
   receiver?: WeightReceiver;
-  /** Adapter, sizes and counters at the time of creation. */
+  /** Adapter, sizes and counters of the engine when it was created. */
   description: EngineDescription;
-  /** Returns current counters and sizes. */
+  /** Returns the adapter, sizes and current counters of the engine. */
   describe(): Promise<EngineDescription>;
   /** Rejects when the device is lost or the worker dies, even without a call in flight. */
   untilLost(): Promise<never>;
@@ -32,15 +32,15 @@ export interface RemoteEngine extends TrainerEngine {
   destroy(): Promise<void>;
 }
 
-/** The worker has died; its pending calls will not be answered. */
+/** The worker has died, so its pending calls will not be answered. */
 export class WorkerDiedError extends Error {
   override name = 'WorkerDiedError';
 }
 
 /**
- * Lets a worker download a model (`org/name`, or the URL of a folder) into the browser's own file system and open it
- * there. The result can be used in a spec with weights: 'opened'. The worker reads the weights piece by piece when the
- * engine is created; they are never sent between threads. `onProgress` is called for both steps. Throws InputError.
+ * Makes a worker download a model (`org/name`, or the URL of a folder) into the browser's own file system and open it there. The result can
+ * be used in a spec with weights: 'opened'. The worker reads the weights piece by piece when the engine is created, so they are never sent
+ * between threads. `onProgress` is called during both the download and the reading of weights. Throws InputError.
  */
 export async function openRemoteModel(
   worker: Worker,
@@ -52,8 +52,8 @@ export async function openRemoteModel(
 }
 
 /**
- * Like EngineSpec. 'opened' = the weights of the model that `openRemoteModel` opened last in the worker; for a judge,
- * those of its address.
+ * Like EngineSpec, but weights can already be in the worker. 'opened' = the weights of the model that `openRemoteModel` opened last in the
+ * worker. For a judge, `opened` is the address of such a model.
  */
 export type RemoteEngineSpec = Omit<EngineSpec, 'weights' | 'judgeModel'> & {
   weights: EngineSpec['weights'] | 'opened';
@@ -63,7 +63,7 @@ export type RemoteEngineSpec = Omit<EngineSpec, 'weights' | 'judgeModel'> & {
 /** Loads an engine into a worker that runs `engine.worker.ts`. */
 export async function createRemoteEngine(worker: Worker, spec: RemoteEngineSpec): Promise<RemoteEngine> {
   const { tokenizerJson, tokenizerConfigJson: _, chatTemplateKwargs, judgeModel, ...others } = spec;
-  // The fields of a checkpoint that was spread into the spec.
+  // A spec can have the additional fields of an opened checkpoint if the caller has spread the checkpoint into it.
   const { sourceFiles: __, ...rest } = others as typeof others & Partial<OpenedModel>;
   const judgeTokenizer = judgeModel && modelTokenizer(judgeModel);
   const judgeWeights = judgeModel && { config: judgeModel.config, weights: judgeModel.weights };
@@ -102,8 +102,8 @@ export async function createRemoteEngine(worker: Worker, spec: RemoteEngineSpec)
 const apis = new WeakMap<Worker, Comlink.Remote<EngineApi>>();
 
 /**
- * The comlink wrapper of a worker, one per worker and kept as long as it. If comlink's wrapper is garbage-collected, it
- * tells the worker to stop listening.
+ * Returns the comlink wrapper of a worker. A worker has one wrapper, which is stored as long as the worker exists, because a wrapper that
+ * is garbage-collected tells its worker to stop listening.
  */
 function apiOf(worker: Worker): Comlink.Remote<EngineApi> {
   const api = apis.get(worker) ?? Comlink.wrap<EngineApi>(worker);
@@ -114,7 +114,7 @@ function apiOf(worker: Worker): Comlink.Remote<EngineApi> {
 type Alive = <T>(call: Promise<T>) => Promise<T>;
 
 /**
- * Wraps calls so that they also reject when the worker dies or a message cannot be read. Restores the classes of
+ * Returns a function that wraps calls, so that they also reject when the worker dies or a message cannot be read. Restores the classes of
  * errors.
  */
 function orDeath(worker: Worker): Alive {
@@ -144,7 +144,7 @@ function orDeath(worker: Worker): Alive {
 
 const CLASSES = { DeviceLostError, GpuError, InputError, NoAdapterError, OutOfMemoryError };
 
-/** Restores the class of an error, which is lost on its way from the worker, so that callers can handle it. */
+/** Restores the class of an error, which is lost when the error is sent from the worker, so that callers can distinguish errors. */
 function inOwnClass(error: unknown): unknown {
   if (!(error instanceof Error) || !Object.hasOwn(CLASSES, error.name)) return error;
   return Object.setPrototypeOf(error, CLASSES[error.name as keyof typeof CLASSES].prototype) as Error;
@@ -189,8 +189,8 @@ const remoteReceiver = (api: Comlink.Remote<EngineApi>, alive: Alive): WeightRec
 });
 
 /**
- * Rollout through a worker. The requests of one task are sent in one message; each answer is sent as soon as it is
- * ready.
+ * Returns a rollout engine whose calls go to a worker. The requests of one task of the event loop are sent in one message. Each answer is
+ * sent as soon as it is ready.
  */
 function remoteRollout(
   api: Comlink.Remote<EngineApi>,
@@ -231,7 +231,7 @@ function remoteRollout(
     release: (requestId) => {
       if (released.push(requestId) === 1) queueMicrotask(flushReleased);
     },
-    // Sent after requests of the same task, which are sent at its end.
+    // Deferred, because requests of the same task are sent at its end, and the abort must arrive after them.
     abort: (requestIds) => queueMicrotask(() => void api.abort(role, requestIds)),
     resetCache: (weightVersion) => alive(api.resetCache(role, weightVersion)),
     drawnSoFar: (requestIds) => alive(api.drawnSoFar(role, requestIds)),

@@ -1,6 +1,4 @@
-/**
- * Combines two engines into one: training on one device, rollout on another. Both are in this thread or in two workers.
- */
+/** Combines two engines into one: training on one device, rollout on another. Both engines are in this thread, or each is in a worker. */
 
 import type { TrainConfig } from '../grpo/config/types.ts';
 import type { TrainerEngine } from '../grpo/types.ts';
@@ -8,15 +6,15 @@ import type { WeightReceiver, WeightSender } from '../model/weights/stream.ts';
 import { streamedWeights, type StreamOptions } from './checkpointEngine.ts';
 import type { EngineSpec } from './engineSpec.ts';
 
-/** Settings that only the training device has. */
+/** Names of the settings that only the engine on the training device has. */
 const OF_TRAINING = [
   ...['withReference', 'judge', 'judgePositions', 'judgeModel'],
   ...['optimizer', 'enableGradientCheckpointing'],
 ];
 
 /**
- * Returns the specs of both devices for a full or partial EngineSpec. The reference and the judges are on the training
- * device.
+ * Returns the specs of the training device and of the rollout device, from a full or partial EngineSpec. The reference and the judges are
+ * on the training device.
  */
 export function splitSpecs<T extends Pick<EngineSpec, 'use' | 'rolloutWeights'>>(spec: T): { train: T; rollout: T } {
   const kept = Object.entries(spec).filter(([key]) => !OF_TRAINING.includes(key));
@@ -24,13 +22,13 @@ export function splitSpecs<T extends Pick<EngineSpec, 'use' | 'rolloutWeights'>>
   return { train: { ...spec, rolloutWeights: 'stream' }, rollout };
 }
 
-/** Returns the options of a training config's weight transfer. */
+/** Returns the options of the weight transfer that a training config sets. */
 export function streamOptions({ rollout }: TrainConfig): StreamOptions {
   const { updateWeightsBucketMegabytes, content } = rollout.checkpointEngine;
   return { bucketBytes: 4 * Math.round((updateWeightsBucketMegabytes * 2 ** 20) / 4), content };
 }
 
-/** An engine from `createLocalEngine` or `createRemoteEngine`. */
+/** One of the two engines, from `createLocalEngine` or `createRemoteEngine`. */
 interface Half extends TrainerEngine {
   sender?: WeightSender;
   receiver?: WeightReceiver;
@@ -39,8 +37,8 @@ interface Half extends TrainerEngine {
 }
 
 /**
- * Returns one engine built from the two of `splitSpecs`: everything from `train`, and rollout from the other one. Call
- * its `checkpointEngine` after every update of the policy. Throws TypeError for engines of other specs.
+ * Returns one engine made of the two engines for `splitSpecs`: rollout is that of the second engine, everything else is that of `train`.
+ * The caller must call its `checkpointEngine` after every update of the policy. Throws TypeError for engines of other specs.
  */
 export function splitEngine<T extends Half>(
   train: T,

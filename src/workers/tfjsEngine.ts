@@ -1,6 +1,6 @@
 /**
- * Factory of the engine `tfjs`; undefined until `webgrpo/tfjs` is imported. Otherwise a bundler would look for tfjs in
- * every program.
+ * Factory of the engine "tfjs", undefined until `webgrpo/tfjs` is imported. If it were imported here, a bundler would add tfjs to every
+ * program.
  */
 
 import type { Gpu } from '../gpu/device.ts';
@@ -9,7 +9,7 @@ import type { LlamaModel } from '../model/llama.ts';
 import type { OptimizerSpec } from '../model/optimizer/spec.ts';
 import { InputError } from '../errors.ts';
 
-/** @param maxTokenLen rows of the largest batch */
+/** @param maxTokenLen number of rows of the largest batch */
 export type MakeModelEngine = (
   gpu: Gpu,
   model: LlamaModel,
@@ -24,7 +24,7 @@ export function registerTfjs(given: MakeModelEngine): void {
   make = given;
 }
 
-/** Creates the engine. Throws InputError if the factory is not registered. */
+/** Creates the engine "tfjs". Throws InputError if `webgrpo/tfjs` was not imported. */
 export const createRegisteredTfjs: MakeModelEngine = async (...args) => {
   if (make) return make(...args);
   throw new InputError(

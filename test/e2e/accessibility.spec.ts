@@ -16,7 +16,10 @@ import {
   TINY,
 } from './demo.ts';
 
-/** The everyday tests check forced colours at the start, and dark ones there and at the end, when every panel is open; --full checks all. */
+/**
+ * Without --full, dark colours are checked at the start and at the end, when every panel is open, and forced colours only at the start.
+ * --full checks all.
+ */
 const DARK = isFull ? COLOURS : { light: COLOURS.light, dark: COLOURS.dark };
 const LIGHT = isFull ? COLOURS : { light: COLOURS.light };
 
@@ -142,7 +145,7 @@ test('the main path works by keyboard alone, and the focus does not jump', async
 test('a term shows its explanation on hover and focus, and Escape closes it', async ({ page }) => {
   await page.clock.install();
   await page.goto(address());
-  // Nothing moves a word from under the pointer any more, and the page's timers wait for runFor.
+  // Once Start is enabled, the layout no longer moves the word away from the pointer. The page's timers then wait for runFor.
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
   await page.clock.pauseAt(Date.now() + 60_000);
   const word = page.getByRole('button', { name: 'Entropy' });

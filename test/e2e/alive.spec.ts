@@ -1,4 +1,4 @@
-/** Tests that the page shows progress from its first seconds, and that what it says about a run's end is true. */
+/** Tests that the page shows progress from its first seconds, and that its statements about the end of a run are true. */
 
 import { expect, type Page } from '@playwright/test';
 import { expectPoints, expectState, expectStep, openPage, test, TINY } from './demo.ts';
@@ -36,7 +36,8 @@ test("the untrained model's tries before Start do not change a run", async ({ pa
   expect(fetched, 'requests of model.safetensors').toBe(1);
   const warm = await lines(page);
 
-  // The evaluation comes first and in one piece, because stopWhen needs it. Nothing is opened ahead, because the page is never idle.
+  // The evaluation comes first and in one piece, because stopWhen needs it. No session is opened ahead, because the page is made to be
+  // never idle.
   await page.addInitScript(() => {
     window.requestIdleCallback = () => 0;
   });

@@ -11,7 +11,7 @@ const box = (page: Page) => page.getByRole('textbox', { name: /Your problem|Cont
 const newest = (page: Page) => page.locator('#ask .exchange').first();
 const names = (page: Page) => newest(page).getByRole('heading');
 
-/** Waits until all have answered. The first question opens the engine. */
+/** Waits until all questioned models have answered. The first question opens the engine. */
 async function answered(page: Page, count: number): Promise<void> {
   await expect(page.locator('#ask .exchange')).toHaveCount(count);
   await expect(newest(page).locator('.drawing')).toHaveCount(0);
@@ -29,7 +29,7 @@ test('an example that arrives late does not replace typed text', async ({ page }
   await openPage(page, { ...TINY, steps: 1, task: './sums.js' });
   await box(page).pressSequentially(QUESTION);
   letGo();
-  // A run opens the task too, after the example.
+  // Starting a run loads the task module a second time, after its example could have been filled in.
   await page.getByRole('button', { name: 'Start' }).click();
   await expectState(page, 'done');
   await expect(box(page)).toHaveValue(QUESTION);

@@ -5,7 +5,7 @@ import { DeviceLostError } from '../../src/errors.ts';
 import { address, expectKept, expectPoints, expectState, noticesOf, openPage, test, TINY } from './demo.ts';
 import { type Line, savedLines } from './savedLines.ts';
 
-/** Settings whose tries differ, so that the weights change; saved after each step. */
+/** Settings with which tries get different rewards, so that the weights change. A checkpoint is saved after each step. */
 const SAVED = {
   ...TINY,
   ...{ steps: 3, n: 8, lr: 1e-3, 'data.maxResponseLength': 64, 'rollout.maxNumSeqs': 16, 'trainer.saveFreq': 1 },
@@ -104,7 +104,7 @@ test('a full disk is reported with bytes, the run continues, and is saved again 
   const origin = new URL(page.url()).origin;
   await devtools.send('Storage.overrideQuotaForOrigin', { origin, quotaSize: 1_000_000 });
   await page.getByRole('button', { name: 'Start', exact: true }).click();
-  // Chromium reports missing space in advance; other browsers do not.
+  // Chromium reports missing space before the page writes; other browsers only when a write fails.
   const said =
     /^Not saved\. (The browser has no space left for \S+ \(\d+ bytes\)|The checkpoint needs .* \(\d+ bytes\))/;
   await expect(page.getByText(said)).toBeVisible();

@@ -12,7 +12,7 @@ export const COLOURS = {
   forced: { colorScheme: 'light', forcedColors: 'active' },
 } as const;
 
-/** Rules that depend on colours. The rest of the page is the same in all schemes. */
+/** Rules of axe that depend on colours. Other rules give the same result in all colour schemes. */
 const RULES_OF_COLOUR = ['color-contrast', 'link-in-text-block'];
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -29,7 +29,7 @@ export async function expectNoViolations(
     const runOnly = colours !== 'light' && !isFull ? RULES_OF_COLOUR : undefined;
     const found = await page.evaluate(async (runOnly) => {
       const { axe } = globalThis as unknown as { axe: typeof Axe };
-      // Otherwise axe describes every element that passes a rule too.
+      // Without resultTypes, axe also describes every element that passes a rule.
       const { violations } = await axe.run({ resultTypes: ['violations'], ...(runOnly && { runOnly }) });
       return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(' | ')}`);
     }, runOnly);

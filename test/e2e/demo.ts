@@ -1,4 +1,4 @@
-/** Helpers of the page's tests: they open it with settings in its address, control its engine, and read what it shows. */
+/** Helpers for tests of the page: they open the page with settings in its address, control its engine, and read what it shows. */
 
 import { test as base, type Browser, expect, type Page } from '@playwright/test';
 import type { TestGate } from '../scripted/gate.ts';
@@ -29,7 +29,7 @@ export const test = base.extend<Hands>({
   },
 });
 
-/** Settings small enough for a step in a second or two, on two cores without a GPU. */
+/** Settings so small that a step takes a second or two, on two cores without a GPU. */
 export const TINY = {
   steps: 2,
   n: 2,
@@ -42,7 +42,7 @@ export const TINY = {
   'trainer.testFreq': 0,
 };
 
-/** Returns the address of the page; keys with a dot are config keys. */
+/** Returns the address of the page with parameters. A name with a dot is a config key. */
 export function address(settings: Record<string, string | number | boolean> = {}): string {
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries(settings)) {
@@ -52,7 +52,7 @@ export function address(settings: Record<string, string | number | boolean> = {}
   return `/?${query.toString()}`;
 }
 
-/** Opens the page and its settings, and waits until it can be started. */
+/** Opens the page and its settings, and waits until Start can be pressed. */
 export async function openPage(page: Page, settings: Parameters<typeof address>[0] = {}): Promise<void> {
   await page.goto(address(settings));
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
@@ -71,28 +71,28 @@ export async function fromStep(page: Page, action: RegExp): Promise<void> {
 
 export const isFull = process.env['FULL_TESTS'] === '1';
 
-/** First line of a test of behaviour that the everyday tests cover in another way. */
+/** Called in the first line of a test of behaviour that the everyday tests cover in another way. */
 export const skipUnlessFull = (): void => base.skip(!isFull, 'npm test -- --full');
 
-/** First line of a test that takes minutes on a real engine. */
+/** Called in the first line of a test that takes minutes on a real engine. */
 export const onlyInFull = (): void =>
   base.skip(!isFull || base.info().project.name !== 'real', 'a real engine takes minutes: npm test -- --full');
 
 export const expectState = (page: Page, wanted: string): Promise<void> =>
   expect(page.locator('body')).toHaveAttribute('data-state', wanted);
 
-/** Waits until exactly `done` steps are counted as done. */
+/** Waits until the status shows exactly `done` completed steps. */
 export const expectStep = (page: Page, done: number): Promise<void> =>
   expect(page.locator('#status-step')).toHaveText(new RegExp(`^${done} of `));
 
-/** Waits until at least `done` steps are done, for a run that no test controls. */
+/** Waits until the status shows at least `done` completed steps, for a run whose steps the test does not control. */
 export const waitForStep = (page: Page, done: number): Promise<void> =>
   expect.poll(async () => Number.parseInt(await page.locator('#status-step').innerText())).toBeGreaterThanOrEqual(done);
 
 export const expectPoints = (page: Page, chart: string, count: number): Promise<void> =>
   expect(page.locator(`figure[data-chart="${chart}"]`)).toHaveAttribute('data-points', `${count}`);
 
-/** Waits until the browser's files contain `count` states of the shown run. */
+/** Waits until the timeline shows `count` saved checkpoints of the shown run. */
 export const expectKept = (page: Page, count: number): Promise<void> =>
   expect(page.locator('.timeline-marks .checkpoint')).toHaveCount(count);
 
@@ -102,7 +102,7 @@ export const expectNoSideScroll = (page: Page, message = 'wider than the window'
     .poll(() => page.evaluate(() => document.documentElement.scrollWidth - innerWidth), { message })
     .toBeLessThanOrEqual(0);
 
-/** Fetches something in the page. The page has acted on everything that arrived before. */
+/** Makes the page fetch something and waits for it. The page has then handled every message that arrived earlier. */
 export const roundTrip = (page: Page): Promise<string> =>
   page.evaluate(() => fetch('/').then((answer) => answer.text()));
 
@@ -111,7 +111,7 @@ export async function points(page: Page, chart: string): Promise<number> {
   return Number(await page.locator(`figure[data-chart="${chart}"]`).getAttribute('data-points'));
 }
 
-/** Returns the share of a curve's canvas that is drawn on, 0 to 1. */
+/** Returns the share of pixels of a chart's canvas that are drawn on, 0 to 1. */
 export async function inkOf(page: Page, chart: string): Promise<number> {
   return page.locator(`figure[data-chart="${chart}"] canvas`).evaluate((canvas: HTMLCanvasElement) => {
     const { data } = canvas.getContext('2d')!.getImageData(0, 0, canvas.width, canvas.height);
@@ -121,7 +121,7 @@ export async function inkOf(page: Page, chart: string): Promise<number> {
   });
 }
 
-/** Records every notice above the tries from now on, even one that is soon replaced. */
+/** Records every notice above the tries from now on, including those that are soon replaced. */
 export async function noticesOf(page: Page): Promise<() => Promise<string>> {
   const seen = await page.evaluateHandle(() => {
     const [place, texts] = [document.getElementById('notices')!, [] as string[]];

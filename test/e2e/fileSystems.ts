@@ -12,7 +12,7 @@ const PLACES: Record<string, () => Promise<FileSystem>> = {
   indexedDb: () => indexedDbFileSystem('webgrpo test'),
 };
 
-/** Returns the answers of each file system to the same operations. */
+/** Returns the results of the same operations on each file system. */
 export async function answers(): Promise<Record<string, unknown[]>> {
   const found: Record<string, unknown[]> = {};
   for (const [name, open] of Object.entries(PLACES)) found[name] = await ask(await open());

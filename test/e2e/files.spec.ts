@@ -99,7 +99,7 @@ test('a run is saved by the page, continued by the command line, and loaded into
   });
 });
 
-/** Saves the newest run by a choice of its menu, and returns the file. */
+/** Saves the newest run with an item of its menu, and returns the file. */
 async function saved(page: Page, choice: string): Promise<string> {
   const row = page.locator('.run-list > li').first();
   const menu = row.locator('.save');

@@ -28,7 +28,7 @@ test('the page trains in Firefox with WebGPU, and otherwise says what is missing
     .toBe(true);
   expect(await evaluate('document.querySelectorAll(".chart canvas").length')).toBe(6);
   expect(await evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true);
-  // A term shows its explanation.
+  // Focusing a term opens its explanation.
   await evaluate('document.querySelector("#charts .term").focus()');
   expect(await evaluate('document.querySelector("#charts .meaning").matches(":popover-open")')).toBe(true);
   if ((await state()) === 'no-gpu') {

@@ -41,7 +41,7 @@ export async function startFirefox(command: string): Promise<Firefox> {
   }
 }
 
-/** Returns the port that Firefox listens on, which it writes into its profile. */
+/** Returns the port on which Firefox listens. Firefox writes the port into its profile. */
 async function portIn(profile: string): Promise<number> {
   const file = join(profile, 'MarionetteActivePort');
   for (let waited = 0; waited < 60_000; waited += 200) {
@@ -53,7 +53,7 @@ async function portIn(profile: string): Promise<number> {
 
 type Answer = [type: 1, id: number, error: { error: string; message: string } | null, result: unknown];
 
-/** Connects to Marionette. Messages are `length:JSON` in both directions. */
+/** Connects to Firefox's Marionette protocol. Messages are `length:JSON` in both directions. Returns a function that sends a command. */
 async function talkTo(port: number): Promise<(command: string, params: object) => Promise<unknown>> {
   const socket = connect(port, '127.0.0.1');
   const waiting = new Map<number, (answer: Answer) => void>();

@@ -1,11 +1,14 @@
-/** Tests the tries of a step and the token inspector: it shows the right data, and later steps do not disturb a reader. */
+/**
+ * Tests the tries of a step and the token inspector: the inspector shows the right data, and later steps do not change what a visitor is
+ * reading.
+ */
 
 import { expect, type Page } from '@playwright/test';
 import { expectState, expectStep, openPage, test, TINY } from './demo.ts';
 
 const tries = (page: Page) => page.locator('#rollouts');
 
-/** Locates a number of the selected token. */
+/** Locates a row of the inspector: one number of the selected token. */
 const fact = (page: Page, name: string) =>
   tries(page)
     .locator('.token-numbers div', { has: page.getByText(name, { exact: true }) })

@@ -1,4 +1,4 @@
-/** Tests the layout on a desktop and on a phone, and that it does not jump. */
+/** Tests the layout on a desktop and on a phone, and that it does not shift while the page works. */
 
 import { expect, type Page } from '@playwright/test';
 import type { TestGate } from '../scripted/gate.ts';
@@ -16,7 +16,7 @@ import {
 
 const boxOf = async (page: Page, selector: string) => (await page.locator(selector).first().boundingBox())!;
 
-/** Sums layout shifts from now on, as the browser counts them. */
+/** Starts to sum layout shifts, as the browser counts them. */
 const watchShifts = (page: Page) =>
   page.addInitScript(() => {
     const seen = { sum: 0 };
@@ -35,7 +35,7 @@ async function load(page: Page): Promise<void> {
   await expect(page.locator('#rollouts .try').first()).toBeVisible(); // the last content that appears automatically
 }
 
-/** Runs two steps, so that the run is in its third. */
+/** Runs two steps, and stops the engine during the third. */
 async function runTwoSteps(page: Page, engine: TestGate): Promise<void> {
   engine.upTo(2);
   await page.getByRole('button', { name: 'Start' }).click();
@@ -67,7 +67,7 @@ test('on a desktop the tries are to the left of the curves, above the fold', asy
   await expect.poll(right, { message: 'the whole width is used' }).toBeGreaterThan(1850);
 });
 
-/** Notes what a frame shows of the tries, from now on. */
+/** Starts to record, for each frame, what the page shows of the tries. */
 const watchTries = (page: Page) =>
   page.evaluate(() => {
     const frames: { shown: string; says: boolean; y: number }[] = [];
@@ -91,18 +91,21 @@ const watchTries = (page: Page) =>
     look();
   });
 
-/** Sizes of a desktop, a laptop and a phone. */
+/** Window sizes of a desktop, a laptop and a phone. */
 const SIZES = [
   { width: 1440, height: 900 },
   { width: 1280, height: 720 },
   { width: 390, height: 844 },
 ];
+/** Width at which the everyday tests look. */
+const EVERYDAY = 1280;
 
 for (const size of SIZES)
   test(`training at ${size.width} px: the shown problem changes only when a step is complete, and nothing moves`, async ({
     page,
     engine,
   }) => {
+    if (size.width !== EVERYDAY) skipUnlessFull();
     await page.setViewportSize(size);
     const settings = { ...TINY, steps: 5, n: 8, 'data.trainBatchSize': 16, 'actor.ppoMiniBatchSize': 16 };
     await page.goto(address({ ...settings, 'data.maxResponseLength': 160 }));
@@ -161,6 +164,7 @@ for (const size of SIZES)
     page,
     engine,
   }) => {
+    if (size.width !== EVERYDAY) skipUnlessFull();
     await page.setViewportSize(size);
     const settings = { steps: 3, n: 8, 'data.trainBatchSize': 16, 'actor.ppoMiniBatchSize': 16 };
     await watchShifts(page);
@@ -180,8 +184,8 @@ for (const size of SIZES)
   });
 
 /**
- * Returns what is cut off: text with an ellipsis, a headline or status taller than its space, elements beyond the right edge, problems below
- * the edge of a picker that cannot scroll. Runs in the page.
+ * Returns a list of elements that are cut off: text with an ellipsis, a headline or status taller than its space, elements beyond the right
+ * edge, problems below the edge of a picker that cannot scroll. Runs in the page.
  */
 function cutOff({ mayScroll }: { mayScroll: boolean }): string[] {
   const all = (selector: string) =>
@@ -206,6 +210,7 @@ for (const { width, height } of SIZES)
     page,
     engine,
   }) => {
+    if (width !== EVERYDAY) skipUnlessFull();
     await page.setViewportSize({ width, height });
     const settings = { steps: 3, n: 8, 'data.trainBatchSize': 16, 'actor.ppoMiniBatchSize': 16 };
     await page.goto(address({ ...TINY, ...settings, 'trainer.valBeforeTrain': true, 'data.valMaxSamples': 256 }));
@@ -235,7 +240,7 @@ for (const { width, height } of SIZES)
   });
 
 test('without scripts the page says what it needs', async ({ playwright, launchOptions, baseURL }) => {
-  skipUnlessFull(); // a browser of its own
+  skipUnlessFull(); // it starts a separate browser
   const args = [...launchOptions.args!, '--blink-settings=scriptEnabled=false'];
   const browser = await playwright.chromium.launch({ ...launchOptions, args });
   const page = await browser.newPage();

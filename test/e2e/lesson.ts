@@ -1,4 +1,4 @@
-/** Opens lessons and does their exercises by keyboard. */
+/** Opens lessons and solves their exercises by keyboard. */
 
 import { expect, type Page } from '@playwright/test';
 import type { Exercise } from '../../demo/lessons/kit/checks.ts';
@@ -7,7 +7,9 @@ import { expectNoSideScroll } from './demo.ts';
 export const figure = (page: Page, number: string) => page.locator(`[data-figure="${number}"]`);
 export const exercise = (page: Page, id: string) => page.getByRole('region', { name: `Exercise ${id}` });
 
-/** Opens a page of the lessons and waits for `part`. Returns the errors that the page logs, and its requests to other servers. */
+/**
+ * Opens a page of the lessons and waits for `part`. Returns a list to which the page's errors and its requests to other servers are added.
+ */
 export async function openLessonAt(page: Page, address: string, part = 'h1'): Promise<string[]> {
   const wrong: string[] = [];
   page.on('pageerror', (error) => wrong.push(error.message));
@@ -23,7 +25,7 @@ export async function openLessonAt(page: Page, address: string, part = 'h1'): Pr
   return wrong;
 }
 
-/** Expects that the page does not scroll sideways, also with larger text if it `grows`. */
+/** Expects that the page does not scroll sideways, and, if `grows`, neither with larger text. */
 export async function expectNarrow(page: Page, grows = true): Promise<void> {
   await expectNoSideScroll(page);
   if (!grows) return;
@@ -39,7 +41,9 @@ export async function write(page: Page, place: ReturnType<typeof figure>, code: 
   await page.keyboard.insertText(code);
 }
 
-/** Gives the right answer of an exercise by keyboard. Code is wrong once before. */
+/**
+ * Enters the right answer of an exercise by keyboard. In code exercises it first enters a wrong answer, and expects the sentence about it.
+ */
 export async function solve(page: Page, one: Exercise): Promise<void> {
   const place = exercise(page, one.id);
   const check = () => place.getByRole('button', { name: 'Check' }).press('Enter');

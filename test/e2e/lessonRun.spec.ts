@@ -15,7 +15,7 @@ const loop = readFileSync('demo/lessons/3-run/run.js', 'utf8');
 const button = (page: Page, number: string, name: RegExp | string) =>
   figure(page, number).getByRole('button', { name });
 
-/** Opens both predictions. A button disappears when it is pressed. */
+/** Presses "Look without a guess" in both predictions. The button disappears when it is pressed, so the second is pressed first. */
 async function lookWithoutGuesses(page: Page): Promise<void> {
   const look = page.getByRole('button', { name: 'Look without a guess' });
   await look.nth(1).click();
@@ -60,7 +60,7 @@ test('lesson 3 is done by keyboard alone, and its loop trains three steps in the
   await expect(figure(page, '3.3').locator('.says')).toContainText('at step 80. How uncertain the model is');
   await expect(figure(page, '3.3').locator('.step-tries li')).toHaveCount(4);
 
-  // The exercises contain the loop's text, which Vite imports.
+  // Vite loads the exercises, because they import the loop's text.
   const { module } = await runnerImport<typeof lesson>('./demo/lessons/3-run/exercises.ts', { configFile: false });
   for (const one of module.EXERCISES) await solve(page, one);
   await expect(page.locator('[data-progress]')).toContainText('3 of 3 exercises solved');

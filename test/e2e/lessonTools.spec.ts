@@ -8,7 +8,7 @@ import { isFull, skipUnlessFull, test } from './demo.ts';
 import { expectNarrow, figure, openLessonAt, solve, write } from './lesson.ts';
 
 const LESSON = '/lessons/4-tools/index.html';
-/** Answers every call with the same text. */
+/** A tool that answers every call with the same text. */
 const OWN_TOOL = `export const name = 'calculator';
 export const description = 'Says nothing.';
 export const parameters = { type: 'object', properties: { expression: { type: 'string' } }, required: ['expression'] };
@@ -17,6 +17,7 @@ export const run = () => 'none';
 const openLesson = (page: Page, rest = '') => openLessonAt(page, LESSON + rest, '.authored');
 
 test('lesson 4 is done by keyboard alone, and trains on a reward in the tab', async ({ page, engine }) => {
+  skipUnlessFull(); // lessons 1, 3 and 7 are built of the same parts
   const wrong = await openLesson(page);
   const first = figure(page, '4.1');
   await expect(first.locator('.says')).toContainText('100% of the group');

@@ -18,7 +18,7 @@ test('lesson 1 is done by keyboard alone, and draws a group in the tab', async (
   await expect(page.locator('.predict [role=status]')).toContainText('has advantage 2.475, a right try of A 0.935');
   await expect(first.locator('.push b').first()).toHaveText('+2.47');
   await expect(first.locator('.push').first()).toContainText('you said +7.48');
-  // A reward of 0.95 is still the only one that is better.
+  // With a reward of 0.95 instead of 1, that try is still the only one above the others.
   const slider = first.getByLabel(/^Reward:/).first();
   await slider.press('ArrowLeft');
   await expect(page).toHaveURL(/rewards=0\.95/);

@@ -1,4 +1,4 @@
-/** Tests links: the address follows the settings, a link can contain a result, and neither starts anything automatically. */
+/** Tests links: the address follows the settings, a link can contain a result, and opening a link starts nothing automatically. */
 
 import { expect, type Page } from '@playwright/test';
 import { address, expectPoints, expectState, openPage, roundTrip, test, TINY } from './demo.ts';
@@ -27,7 +27,7 @@ function foreignRequests(page: Page): string[] {
   return asked;
 }
 
-/** Lets ten seconds of the page's own clock pass, and waits for the requests of that time. */
+/** Advances the page's clock by ten seconds, and waits for the requests that the page makes in this time. */
 async function passTime(page: Page): Promise<void> {
   await page.clock.runFor(10_000);
   await roundTrip(page);

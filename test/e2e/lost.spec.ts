@@ -1,10 +1,10 @@
-/** Crashes the GPU process of a real engine: a run continues automatically, and work between runs gets another device. */
+/** Crashes the GPU process of a real engine: a run continues automatically, and an engine that was lost between runs is replaced. */
 
 import { expect } from '@playwright/test';
 import { expectState, isFull, noticesOf, onlyInFull, openPage, test, TINY, waitForStep, fromStep } from './demo.ts';
 import { type Line, savedLines } from './savedLines.ts';
 
-/** Settings whose tries differ, so that the weights change. */
+/** Settings with which tries get different rewards, so that the weights change. */
 const MOVING = { ...TINY, n: 8, lr: 1e-3, 'data.maxResponseLength': 64, 'rollout.maxNumSeqs': 16 };
 const EVALUATED = { 'val-core/gsm8k-tool/acc/greedy': 0, 'val-core/gsm8k-tool/acc/mean@1': 0 };
 const trained = (lines: Line[]) => lines.slice(0, 2).map((line) => ({ ...line, ...EVALUATED }));
@@ -14,12 +14,12 @@ test('after a crash of the GPU process the run continues automatically, with the
   own: { page, browser },
 }) => {
   if (isFull) {
-    // Every day a scripted engine compares the runs: autosave.spec.ts.
+    // Only with --full. The everyday tests compare such runs with a scripted engine: autosave.spec.ts.
     await openPage(unbroken, MOVING);
     await unbroken.getByRole('button', { name: 'Start' }).click();
     await expectState(unbroken, 'done');
   }
-  // Too many steps for any machine to finish before the crash.
+  // So many steps that no machine finishes them before the crash.
   await openPage(page, { ...MOVING, steps: 2000, 'trainer.saveFreq': 1 });
   await page.getByRole('button', { name: 'Start' }).click();
   const notices = await noticesOf(page);

@@ -9,7 +9,7 @@ interface TraceEvent {
   name: string;
   pid: number;
   tid: number;
-  /** Microseconds of wall time, and of processor time. */
+  /** Microseconds of wall time, and of processor time, of one task. */
   dur?: number;
   tdur?: number;
   args?: { name?: string };
@@ -24,7 +24,10 @@ interface BusyTimes {
   longtasks: number[];
 }
 
-/** Expects that no task took 50 ms of processor time. Only npm test -- --full measures it, and runs it alone: the processor is slower next to other work. */
+/**
+ * Expects that no task took 50 ms of processor time. Only `npm test -- --full` measures this, while nothing else runs: a processor is
+ * slower if it is shared.
+ */
 export function expectShortTasks({ longestCpu }: BusyTimes, what: string): void {
   console.log(`longest task, ${what}: ${longestCpu.toFixed(1)} ms of processor time`);
   expect(longestCpu, `ms of processor time, ${what}`).toBeLessThan(50);
@@ -53,8 +56,8 @@ function busyTimes(events: TraceEvent[]): Omit<BusyTimes, 'longtasks'> {
     events.filter((e) => e.name === 'thread_name' && e.args?.name === 'CrRendererMain').map(thread),
   );
   const all = events.filter((event) => event.name === 'RunTask' && mains.has(thread(event)));
-  // Chromium omits a processor time of 0, which is what its clock reads for a task of microseconds. A trace without the times of longer
-  // tasks would prove nothing. A task that was running when the trace started or ended has no duration at all.
+  // Chromium omits a processor time of 0, which its clock shows for a task of microseconds. A trace without the times of longer tasks would
+  // prove nothing. A task that was running when the trace started or ended has no duration at all.
   const long = all.filter(({ dur = 0 }) => dur >= 1000);
   const untimed = long.filter(({ tdur }) => tdur === undefined).length;
   if (untimed > 0.01 * long.length)

@@ -9,7 +9,7 @@ import { expectShortTasks, watchMainThread } from './mainThread.ts';
 
 const tries = (page: Page) => page.locator('#rollouts');
 
-/** Shows `problems` x `n` tries of a few lines each, like a run. */
+/** Shows `problems` x `n` tries of a few lines each, as a run does. */
 async function showTries(page: Page, step: number, problems: number, n: number): Promise<void> {
   await page.evaluate(
     async ([of, groups, size]) => {

@@ -1,4 +1,4 @@
-/** Tests MCP tools in a page: a server on another origin, with CORS and without. */
+/** Tests MCP tools in a page: an MCP server on another origin, with and without CORS. */
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -22,7 +22,7 @@ test.beforeAll(async () => {
     logLevel: 'error',
     build: { outDir: folder, lib: { entry: 'src/extensions/mcp/index.ts', formats: ['es'], fileName: 'mcp' } },
   });
-  // The shipped page's policy is as strict: no code from strings.
+  // This policy is as strict as that of the shipped page: no code may come from strings.
   const policy = `<meta http-equiv="Content-Security-Policy" content="script-src 'self'" />`;
   writeFileSync(join(folder, 'index.html'), `<!doctype html><title>mcp</title>${policy}`);
   page = (await (serveFolder as (folder: string) => unknown)(folder)) as typeof page;
@@ -32,7 +32,7 @@ test.afterAll(() => {
   rmSync(folder, { recursive: true });
 });
 
-/** Returns what a page reads of a call, or the message of an error. */
+/** Calls the server's tool from the page. Returns the tool's answer, or the message of the error. */
 const sumIn = (inPage: Page, url: string): Promise<string> =>
   inPage.evaluate(async (url) => {
     const path = '/mcp.js';

@@ -19,7 +19,7 @@ let tarball: string;
 const run = (command: string, args: string[], cwd: string) =>
   execFileSync(command, args, { cwd, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
 
-/** Returns the code of README under a marker. */
+/** Returns the code block of README that follows a marker. */
 function exampleOf(marker: string): string {
   const [, code] = new RegExp(`<!-- ${marker} -->\n+\`\`\`\\w+\n([^]*?)\`\`\``).exec(
     readFileSync('README.md', 'utf8'),
@@ -27,7 +27,7 @@ function exampleOf(marker: string): string {
   return code;
 }
 
-/** Files of a project of `npm create vite -- --template vanilla-ts` that affect how code is checked and served. */
+/** Files of a project of `npm create vite -- --template vanilla-ts` that affect type checking and serving. */
 const TEMPLATE = {
   'index.html':
     '<!doctype html>\n<html lang="en"><body><div id="app"></div><script type="module" src="/src/main.ts"></script></body></html>\n',
@@ -37,7 +37,7 @@ const TEMPLATE = {
       ...{ allowArbitraryExtensions: true, moduleResolution: 'bundler', allowImportingTsExtensions: true },
       ...{ verbatimModuleSyntax: true, moduleDetection: 'force', noEmit: true, noUnusedLocals: true },
       ...{ noUnusedParameters: true, erasableSyntaxOnly: true, noFallthroughCasesInSwitch: true },
-      // Not in the template, but a setting that careful users add.
+      // Not a part of the template, but careful users add this setting.
       strict: true,
     },
     include: ['src/main.ts'],
@@ -84,7 +84,7 @@ test('every entry loads in Node, by import and by require', () => {
   );
   const imports = names.map((name) => `await import(${JSON.stringify(join('webgrpo', name))});`);
   run(process.execPath, ['--input-type=module', '--eval', imports.join('\n')], project);
-  // require() of ES modules exists since Node 22.12. Before, its names must at least be found.
+  // require() can load ES modules since Node 22.12. In older versions, it must at least find the files.
   const resolved = [...names, './package.json'].map(
     (name) => `require.resolve(${JSON.stringify(join('webgrpo', name))});`,
   );
@@ -97,7 +97,8 @@ test('publint and attw report nothing about the package', () => {
 });
 
 /**
- * Returns code that compares the printed types of configs with those inferred from the schemas. @param types the package's folder of types
+ * Returns TypeScript code that compares the printed types of configs with the types inferred from the schemas.
+ * @param types the package's folder of types
  */
 const inputsCheck = (types: string): string => `
 import type { TRAIN_SCHEMA } from '${types}/src/grpo/config/schema/index.ts';
@@ -107,7 +108,9 @@ import type { SftConfigInput, TrainConfigInput } from 'webgrpo';
 
 /** Converts intersections, which the schemas infer, to plain objects at any depth. */
 type Flat<T> = T extends object ? { [K in keyof T]: Flat<T[K]> } : T;
-/** True for identical types, including optional keys. Assignability in both directions would not detect a missing one. */
+/**
+ * True for identical types, including optional keys. A check of assignability in both directions would not detect a missing optional key.
+ */
 type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 type Both<A, B> = [A, B] extends [B, A] ? Same<Flat<A>, Flat<B>> : false;
 
@@ -117,7 +120,7 @@ export const sft: Both<SftConfigInput, InferInput<typeof SFT_SCHEMA>> = true;
 export const missing: Both<Omit<SftConfigInput, 'engine'>, InferInput<typeof SFT_SCHEMA>> = true;
 `;
 
-/** Checks the types of all dependencies too, as the strictest projects do. */
+/** Checks the types of all dependencies too (skipLibCheck: false), as the strictest projects do. */
 for (const [moduleResolution, module] of [
   ['bundler', 'esnext'],
   ['nodenext', 'nodenext'],
@@ -126,7 +129,7 @@ for (const [moduleResolution, module] of [
     const folder = join(project, `types-${moduleResolution}`);
     cpSync('examples', folder, { recursive: true, filter: (file) => !/\.\w+$/.test(file) || file.endsWith('.ts') });
     const { exports } = JSON.parse(readFileSync('package.json', 'utf8')) as { exports: Record<string, object> };
-    // Playwright's own types need those of Node; the test of the entry compiles it.
+    // The entry `./playwright` is excluded, because Playwright's own types need those of Node. Another test compiles that entry.
     const isChecked = (name: string) => 'types' in Object(exports[name]) && name !== './playwright';
     const entries = Object.keys(exports).filter(isChecked);
     const imports = entries.map((name, i) => `import * as entry${i} from '${join('webgrpo', name)}';\n`);
@@ -146,7 +149,10 @@ test("README's example type-checks as pasted", () => {
   run(process.execPath, [resolve('node_modules/typescript/bin/tsc'), '-p', project], project);
 });
 
-/** Returns the rewards that README's example prints, step by step, until there are `steps`. A reloaded page restarts. */
+/**
+ * Returns the rewards that README's example prints, step by step, until `steps` steps are printed. If Vite reloads the page, the list
+ * restarts.
+ */
 async function rewardsOf(page: Page, address: string, steps: number): Promise<number[]> {
   const rewards: number[] = [];
   let failure: string | undefined;
@@ -182,7 +188,7 @@ test("README's example learns under vite dev", async ({ page }) => {
   }
 });
 
-// The same code from other files: it suffices that it starts to train, except for a release.
+// The same code, built and served in another way. It suffices that training starts; with --full, the rewards must rise too.
 test("README's example builds, and trains under vite preview", async ({ page }) => {
   run(
     process.execPath,
@@ -278,7 +284,7 @@ test('examples/playwright compiles and passes in an empty folder, and shows the 
   writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.ts'] }));
   run(process.execPath, [resolve('node_modules/typescript/bin/tsc'), '-p', folder], project);
   const cli = join(project, 'node_modules', '@playwright/test', 'cli.js');
-  // Variables of this runner would make the other one its worker.
+  // With the environment variables of this test runner, the other Playwright would run as its worker.
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(PW|PLAYWRIGHT|TEST_)/.test(name)));
   const { status, stdout } = spawnSync(process.execPath, [cli, 'test', '--reporter=list', '--workers=1'], {
     ...{ cwd: folder, encoding: 'utf8', env: { ...env, FORCE_COLOR: '0' } },
@@ -297,7 +303,7 @@ test('the installed command line knows what --import registers by the installed 
   const imported = ['--import', './own-loop.ts', '--import', './batch-loss.js'];
   const args = [join(installed, 'dist/cli/bin.js'), ...words, 'rollout.agent.defaultAgentLoop=self_check', ...imported];
   const { status, stderr } = spawnSync(process.execPath, args, { cwd: project, encoding: 'utf8' });
-  // The next thing that is wrong.
+  // The registered loop is accepted, so the next mistake is reported: the checkpoint folder is missing.
   expect([status, stderr]).toEqual([2, expect.stringContaining('The checkpoint folder none does not exist.')]);
 });
 
@@ -324,7 +330,7 @@ test('the command line evaluates a shipped recipe in an empty folder, and finds 
   if (process.env['VK_ICD_FILENAMES']?.includes('swiftshader')) expect(err).toContain('SwiftShader');
 });
 
-/** Replaces the problems and the tool of the template: sorts three digits by a tool `min`. */
+/** Replaces the problems and the tool of the template's task by a task that sorts three digits with a tool `min`. */
 const SORT = `
 const problem = (n) => ({
   id: n.join(' '),

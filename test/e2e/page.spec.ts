@@ -1,4 +1,4 @@
-/** Tests the page around a run: messages without a GPU, on bad settings, on a lost GPU; pause, resume, stop. */
+/** Tests the page around a run: messages about a missing GPU, bad settings and a lost GPU; pause, resume, stop. */
 
 import { expect, type Page, type Request } from '@playwright/test';
 import {
@@ -50,7 +50,7 @@ test('with WebGPU but no adapter the page says where to look', async ({ page }) 
 
 test('a browser that refuses an adapter, or never answers, is reported after 10 seconds', async ({ page }) => {
   await page.addInitScript(() => {
-    // The page's limit passes when the test says so.
+    // The test decides when the page's time limit of ten seconds passes.
     const { setTimeout } = window;
     const withoutLimit = (then: () => void, ms?: number) => {
       if (ms !== 10_000) return setTimeout(then, ms);
@@ -182,7 +182,7 @@ test('a stop that is requested before the run exists takes effect', async ({ pag
 
 test('an engine that dies repeatedly is reported, and the run can be continued', async ({ page, engine }) => {
   engine.upTo(1);
-  // The page waits for seconds before it opens another engine. No test depends on how many.
+  // The page waits for some seconds before it opens another engine. Here these waits take no time.
   await page.addInitScript(() => {
     const { setTimeout } = window;
     const withoutSeconds = (then: () => void, ms = 0) => setTimeout(then, ms < 1000 ? ms : 0);

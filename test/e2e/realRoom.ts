@@ -1,4 +1,4 @@
-/** A room for our page: the default recipe on a real nats-server, with a controller that only counts samples. */
+/** A room for webgrpo's page: the default recipe on a real nats-server, with a controller that only counts samples. */
 
 import { existsSync, readFileSync } from 'node:fs';
 import { expect, type Locator, type Page } from '@playwright/test';
@@ -13,7 +13,7 @@ import { TestRoom } from '../natsServer.ts';
 
 interface RealRoomOptions {
   overrides?: string[];
-  /** Number of problems of `groups`. */
+  /** Number of groups that the controller offers to workers. */
   problems?: number;
   tls?: ServerOptions['tls'];
 }
@@ -54,7 +54,7 @@ export async function realRoom({ overrides = [], problems = 14, tls }: RealRoomO
   };
 }
 
-/** Opens our page for a room, and records every socket that it opens, except the development server's. */
+/** Opens the page as a worker of a room, and records every WebSocket that the page opens, except the development server's. */
 export async function openFor(page: Page, address: string, code: string, root = '/'): Promise<string[]> {
   const sockets: string[] = [];
   page.on('websocket', (socket) => {

@@ -1,4 +1,7 @@
-/** Tests models from a hub on another origin: downloaded by the worker into the real OPFS, resumed, kept, read in pieces. */
+/**
+ * Tests models from a hub on another origin: the worker downloads them into the real OPFS, resumes a download, keeps the files, and reads
+ * them in pieces.
+ */
 
 import { readFileSync } from 'node:fs';
 import { expect, type Page } from '@playwright/test';
@@ -22,7 +25,7 @@ const start = async (page: Page, more: Record<string, string> = {}) => {
 const bytesAsked = () => hub.log.filter((line) => line.startsWith('/cdn/'));
 const line = (page: Page) => page.locator('#download');
 
-/** Sends half of the weights, waits for a signal, then breaks the connection. */
+/** Makes the hub send half of the weights. When `broken` is called, the hub breaks the connection. */
 function stopHalfWay(): { broken: () => void; half: number } {
   const all = hub.files.get(WEIGHTS)!;
   const half = Math.floor(all.length / 2);
@@ -52,7 +55,7 @@ test('a broken download is shown and resumed, and not repeated later', async ({ 
   expect(asked).toEqual([`/cdn/${WEIGHTS}`, `/cdn/${WEIGHTS} bytes=${half}-`]);
 
   hub.log.length = 0;
-  hub.close(); // without the network
+  hub.close(); // the next load must need no network
   await start(page);
   await expectState(page, 'done');
   expect(bytesAsked()).toEqual([]);

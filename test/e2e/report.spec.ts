@@ -1,4 +1,4 @@
-/** Tests the reports of the command line, opened from disk: what they show, and that text from a run stays text. */
+/** Tests the reports of the command line, opened from disk: what they show, and that text from a run stays text (is not executed). */
 
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -78,7 +78,7 @@ test.beforeEach(async ({ page }) => {
   await page.setViewportSize({ width: 375, height: 800 });
 });
 
-/** Opens a page of the folder. Nothing in it may fail, load anything, or be wider than a phone. */
+/** Opens a page of the folder. The page must not fail, load anything, or be wider than a phone's screen. */
 async function open(page: Page, name: string): Promise<void> {
   await page.goto(`file://${join(folder, name)}`);
   await expect(page.locator('h1')).toBeVisible();
@@ -123,7 +123,7 @@ test('profile.html shows how the time was spent', async ({ page }) => {
   expect(await page.locator('body').innerHTML()).not.toMatch(/NaN|undefined/);
 });
 
-/** Writes the page with another report in it. */
+/** Writes report.html with another report in it. */
 function writeWith(name: string, report: object): void {
   const json = JSON.stringify(report).replaceAll('<', '\\u003c');
   const html = readFileSync(join(folder, 'report.html'), 'utf8');

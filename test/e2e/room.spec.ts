@@ -1,6 +1,6 @@
 /**
- * Tests pages as workers of rooms: over a WebSocket to a real nats-server, a minimal page next to a worker in Node, and our page by
- * `?room=`.
+ * Tests pages as workers of rooms: over a WebSocket to a real nats-server, a minimal page next to a worker in Node, and webgrpo's page,
+ * opened with `?room=`.
  */
 
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -31,14 +31,15 @@ test('a page and a Node process train in one room, and the page leaves', async (
       rolldownOptions: { output: { codeSplitting: false } },
     },
   })) as Rolldown.RolldownOutput[];
-  // Localhost is a secure context, like every page with WebGPU.
+  // Localhost is a secure context, as WebGPU requires.
   const host = createServer((_, response) => void response.setHeader('Content-Type', 'text/html').end('<p>room</p>'));
   await new Promise<void>((listening) => host.listen(0, '127.0.0.1', listening));
   await page.goto(`http://127.0.0.1:${(host.address() as AddressInfo).port}/`);
   await page.addScriptTag({ type: 'module', content: output[0].code });
   const room = await TestRoom.start();
   const saved: Saved = { trained: [], begun: 0 };
-  // A long limit, so that a busy machine does not lose its group to the other worker, which waits for the page's first sample.
+  // A long time limit for groups, so that a slow machine does not give the page's group to the other worker, which waits for the page's
+  // first sample.
   const byPage = deferred<void>();
   const check: typeof checkMadeUp = (...sample) => (byPage.resolve(), checkMadeUp(...sample));
   const controller = await Controller.open(room, saved, { ackWaitMs: 60_000, check });
@@ -217,7 +218,7 @@ test('our page respects a refusal, and reports errors of code, server and addres
 
 test('a closed tab returns its groups immediately', async ({ page, engine }) => {
   engine.upTo(0, 'turn');
-  // The page has space for a third group, and requests one all the time.
+  // The page can hold a third group, and requests one all the time.
   const real = await realRoom({ problems: 2 });
   const { host, samples, rollouter, groups } = real;
   try {

@@ -5,7 +5,7 @@ import { joinRoom } from '../../src/extensions/rooms/joinRoom.ts';
 import type { Status } from '../../src/extensions/rooms/messages.ts';
 
 export interface RoomPage {
-  /** Resolves when the worker has left. */
+  /** Joins the room as a worker. Resolves when the worker has left. */
   join(address: string, code: string): Promise<Status>;
   leave(): void;
 }

@@ -16,7 +16,7 @@ import {
 } from './demo.ts';
 
 test('typed text is kept even if effects run late, and the page responds to it', async ({ page }) => {
-  // Simulates a busy device: Preact's effects after a frame run only after some more letters were typed.
+  // Simulates a busy device: effects that Preact delays until after a frame run only when more letters have been typed.
   await page.addInitScript(() => {
     const { setTimeout, clearTimeout, requestAnimationFrame, cancelAnimationFrame } = window;
     const held = new Map<number, () => void>();
@@ -110,7 +110,7 @@ test('an error in a reward is marked at its line; corrected, the reward applies 
   await expect(page.locator('#rollouts')).toContainText(/reward 5\.0/, { useInnerText: true });
   await expect(page.getByRole('list', { name: 'Changes' })).toContainText('Step 3 Reward replaced by "custom reward"');
 
-  // Tab leaves the editor, and undo restores the old text.
+  // Expects that Tab leaves the editor, and that undo restores the old text.
   await page.getByRole('textbox', { name: 'Code of the reward' }).click();
   await page.keyboard.press('ControlOrMeta+Z');
   await expect(panel.locator('.cm-content')).toContainText('return 5 +;');
@@ -173,7 +173,7 @@ test('an error in a reward is marked at its line; corrected, the reward applies 
   });
 });
 
-/** Expects that `step` uses the reward of the test, and stops the run during it. */
+/** Expects that `step` uses the reward that the test wrote, and stops the run during that step. */
 async function goesByTheReward(page: Page, engine: TestGate, step: number): Promise<void> {
   await engine.reached(step);
   await page.getByRole('button', { name: 'Stop', exact: true }).click();

@@ -1,4 +1,4 @@
-/** Tests two overlaid runs: their differences, both curves in every chart, a fork, and both of its branches. */
+/** Tests two overlaid runs: their differences, both curves in every chart, a fork, and the curves of both branches. */
 
 import { expect, type Page } from '@playwright/test';
 import { expectState, inkOf, noticesOf, openDrawer, openPage, points, test, TINY, fromStep } from './demo.ts';

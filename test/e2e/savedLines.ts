@@ -1,4 +1,4 @@
-/** Reads the log of a run: from the browser's files, or as the page saves it. */
+/** Reads the log of a run: from the browser's files, or from the file that the page saves. */
 
 import { readFile } from 'node:fs/promises';
 import type { Page } from '@playwright/test';
@@ -14,7 +14,7 @@ const parse = (text: string) =>
     .split('\n')
     .map((line) => JSON.parse(line) as Line);
 
-/** Leaves out the metrics that a clock measured. */
+/** Removes the metrics that a clock measured. */
 export const untimed = (lines: Line[]): Line[] =>
   lines.map(
     (line) => Object.fromEntries(Object.entries(line).filter(([name]) => !/^(timing|perf)/.test(name))) as Line,
@@ -32,7 +32,7 @@ export async function savedLines(page: Page): Promise<Line[]> {
   return untimed(parse(text));
 }
 
-/** Returns metrics.jsonl as the button saves it. */
+/** Returns metrics.jsonl as the button "Download metrics" saves it. */
 export async function downloadedLines(page: Page): Promise<Line[]> {
   const [download] = await Promise.all([
     page.waitForEvent('download'),

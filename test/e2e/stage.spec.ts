@@ -8,7 +8,7 @@ const button = (page: Page, name: string | RegExp) => page.getByRole('button', {
 const expectStage = (page: Page, name: keyof typeof NEXT) =>
   expect(page.locator('body')).toHaveAttribute('data-stage', name);
 
-/** Returns the transitions of this visit, such as "idle to running". */
+/** Returns the transitions between stages that the page has made since it was opened, such as "idle to running". */
 const walked = (page: Page) =>
   page.evaluate(() =>
     performance.getEntriesByType('mark').flatMap(({ name }) => /^webgrpo stage: (.*)/.exec(name)?.[1] ?? []),

@@ -1,4 +1,4 @@
-/** Tests that a window without OPFS, or without writers there, saves its runs too. */
+/** Tests that a window without OPFS, or with an OPFS that pages cannot write to, saves its runs too. */
 
 import { expect } from '@playwright/test';
 import { expectKept, expectState, openPage, skipUnlessFull, test, TINY } from './demo.ts';

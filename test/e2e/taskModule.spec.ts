@@ -58,7 +58,7 @@ test('a module whose server forbids other sites ends in a sentence that says so'
 test('an allowed module trains; forbidden names are undefined in it', async ({ page }) => {
   const REACHED = ['fetch', 'XMLHttpRequest', 'WebSocket', 'importScripts', 'indexedDB', 'localStorage', 'caches'];
   REACHED.push('navigator', 'postMessage', 'document', 'window', 'self', 'Worker', 'crypto', 'SharedArrayBuffer');
-  // Problems that list which forbidden names the module can reach.
+  // The problems' texts list the forbidden names that the module can reach.
   module = module.replace('What is', `\${${JSON.stringify(REACHED)}.filter((name) => name in globalThis).join()} is`);
   await openPage(page, { ...TINY, steps: 1, task: `http://${host()}/sums.js` });
   await page.getByRole('button', { name: 'Start' }).click();

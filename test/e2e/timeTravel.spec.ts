@@ -1,9 +1,9 @@
-/** Tests an earlier step of a run: its tries, the same step trained again bit for bit, and a fork from it. */
+/** Tests an earlier step of a run: its tries, the same step trained again bit for bit, and a fork from that step. */
 
 import { expect, type Page } from '@playwright/test';
 import { expectState, expectStep, openPage, test, TINY, fromStep } from './demo.ts';
 
-/** Settings whose tries differ, so that the weights change. */
+/** Settings with which tries get different rewards, so that the weights change. */
 const THREE = {
   ...TINY,
   ...{ steps: 3, n: 8, lr: 1e-3, 'data.maxResponseLength': 48, 'rollout.maxNumSeqs': 16, 'trainer.saveFreq': 1 },
@@ -48,7 +48,7 @@ test('a run is taken back to a step, replayed bit for bit, and continued from th
     await changeLog(page, 3);
     engine.upTo(0, 'turn');
     await page.reload();
-    await engine.held('turn'); // of the session that is opened ahead and used below
+    await engine.held('turn'); // a turn of the session that is opened ahead of Start and used below
     await expect(slider).toBeVisible();
     await slider.fill('2');
     await expect(page.locator('#rollouts')).toContainText('Step 2,');

@@ -5,18 +5,18 @@ import { expectPoints, expectState, inkOf, isFull, openPage, skipUnlessFull, tes
 import { expectShortTasks, watchMainThread } from './mainThread.ts';
 import { downloadedLines, type Line } from './savedLines.ts';
 
-/** Steps of a short run at four times the learning rate. One seed on one adapter always gives the same curve. */
+/** Settings of a short run at four times the usual learning rate. The same seed on the same adapter always gives the same curve. */
 const STEPS = isFull ? 6 : 4;
 const QUICK = { steps: STEPS, lr: 1e-3, 'data.valMaxSamples': 32, 'trainer.testFreq': 0 };
 
 test('trains in the page until the reward rises', async ({ page, browser }) => {
   await openPage(page, QUICK);
-  // Everything that opening the page loads and tries before Start is done.
+  // Wait until the page has done everything that it does before Start: loading, and the untrained model's tries.
   await expect(page.locator('.try').first()).toBeVisible();
   const stopWatching = isFull ? await watchMainThread(browser, page) : undefined;
   await page.getByRole('button', { name: 'Start' }).click();
   if (stopWatching) {
-    // Start, evaluation and two steps cover everything that the page does. A trace of all steps would fill the memory.
+    // Start, evaluation and two steps cover everything that the page does. A trace of all steps would not fit into memory.
     await waitForStep(page, 2);
     const busy = await stopWatching();
     expect(busy.tasks, 'tasks in the trace').toBeGreaterThan(100);
@@ -63,7 +63,7 @@ async function expectCurves(page: Page): Promise<void> {
     expect(await inkOf(page, chart), `${chart} is drawn`).toBeGreaterThan(0.005);
 }
 
-/** Expects a problem, its tries with tool calls and results, reward and advantage, and that another problem can be picked. */
+/** Expects that a problem is shown, its tries with tool calls and results, reward and advantage, and that another problem can be picked. */
 async function expectConversations(page: Page): Promise<void> {
   const rollouts = page.locator('#rollouts');
   await expect(rollouts.locator('.question')).toContainText('?');

@@ -11,7 +11,10 @@ import { address, isFull, test as base, TINY } from './demo.ts';
 const WALKS = Number(process.env['WALKS'] ?? (isFull ? 2 : 1));
 const FIRST_SEED = Number(process.env['WALK_SEED'] ?? 1);
 const ACTIONS = 12;
-/** Milliseconds that the main thread may be busy. Checked only if many sequences are requested, because everyday's machine is shared. */
+/**
+ * Maximum milliseconds for which the main thread may be blocked. Checked only if many sequences are requested, because the everyday tests
+ * share their machine.
+ */
 const FREEZE_MS = WALKS < 100 ? Infinity : 2000;
 
 /** A desktop, a laptop and a phone, in turn. */
@@ -24,11 +27,11 @@ const SIZES = [
 const TEXTS = ['7', '0', '-1', '1e-3', 'ten', 'export function reward() { return 1 }', ' ', '\u202e<b>'];
 const KEYS = ['Tab', 'Shift+Tab', 'Enter', ' ', 'Escape', 'ArrowRight', 'ArrowDown', 'Home', 'Delete', 'x'];
 
-/** Whatever can be pressed or typed into, without what leaves the page or opens a window of the browser. */
+/** Elements that can be pressed or typed into, except those that leave the page or open a window of the browser. */
 const TARGETS =
   'button, summary, select, textarea, input:not([type=file]), [role=slider], .cm-content, .token, a[href^="#"]';
 
-/** Marks a random visible target and returns its centre; undefined without any. Runs in the page. */
+/** Marks a random visible target and returns its centre; undefined without a visible target. Runs in the page. */
 function pick({ targets, at, only }: { targets: string; at: number; only: string }) {
   const isThere = (one: Element) => one.checkVisibility({ visibilityProperty: true }) && one.matches(only);
   const all = [...document.querySelectorAll(targets)].filter(isThere);
@@ -72,7 +75,7 @@ async function act(page: Page, random: () => number): Promise<string> {
   const kind = random();
   const target = async (only: string) => page.evaluate(pick, { targets: TARGETS, at: random(), only });
   if (kind < 0.45) {
-    // Buttons of the run are pressed more often, because they change the stage.
+    // Buttons that change the stage, such as the run's, are pressed more often.
     const at = await target(random() < 0.5 ? '.top *, #notices *, #timeline *, #told *, #drawer *' : '*');
     if (at) await page.mouse.click(at.x, at.y);
     return `click ${at?.name}`;
@@ -117,13 +120,13 @@ async function reload(page: Page): Promise<void> {
   if (isRight) expect(await page.evaluate(settings)).toEqual(before);
 }
 
-/** Lets the page write its address at once. Runs in the page. */
+/** Makes the page write its address immediately. Runs in the page. */
 function soon(): void {
   const { setTimeout } = window;
   window.setTimeout = ((then: () => void, ms?: number) => setTimeout(then, ms === 300 ? 0 : ms)) as typeof setTimeout;
 }
 
-/** Keeps a click from leaving the page, if a link has come under the pointer meanwhile. Runs in the page. */
+/** Prevents a click from leaving the page if a link has moved under the pointer. Runs in the page. */
 function stay(): void {
   const isLink = (target: EventTarget | null) =>
     target instanceof Element && target.closest('a[href]:not([href^="#"])');

@@ -6,7 +6,7 @@
 import { expect, type Page } from '@playwright/test';
 import { expectState, onlyInFull, skipUnlessFull, test, waitForStep } from './demo.ts';
 
-/** Changes the loss of a running page so that no token pulls, and waits until its curve shows it. */
+/** Changes the loss of a running page so that it pulls no token, and waits until the curve of the gradient norm shows it. */
 async function stopEveryPull(page: Page, onApply: () => void): Promise<void> {
   const norm = page.locator('figure[data-chart="grad"] .value');
   await expect(norm).toHaveText(/[1-9]/);
@@ -56,7 +56,7 @@ async function answerQuestions(page: Page, title: string): Promise<void> {
   await form.getByRole('button').click();
 }
 
-/** Expects that every link of the page leads somewhere: to a page of the folder, a part of this one, or a paper. */
+/** Expects that every link of the page leads to something that exists: to a page of the folder, a part of this one, or a paper. */
 async function expectLinks(page: Page): Promise<void> {
   const links = await page.locator('a[href]').evaluateAll((all) => all.map((one) => (one as HTMLAnchorElement).href));
   for (const link of new Set(links)) {
@@ -71,7 +71,7 @@ async function expectLinks(page: Page): Promise<void> {
   }
 }
 
-/** Makes every prediction of a lesson, then starts every live part and waits for its first number. */
+/** Makes every prediction of a lesson, then starts the live work of every figure and waits for its first number. */
 async function workThrough(page: Page): Promise<number> {
   const open = page.locator('form.predict').filter({ has: page.getByRole('button', { name: 'Lock in' }) });
   for (let left = await open.count(); left > 0; left--) {
@@ -81,7 +81,7 @@ async function workThrough(page: Page): Promise<number> {
     await expect(open).toHaveCount(left - 1);
   }
   for (const summary of await page.locator('main details.fold > summary').all()) await summary.click();
-  // A button says "Stop" while its part runs, so they are found by their places.
+  // The label of a button changes to "Stop" while its work runs, so buttons are found by their position.
   const cells = page.locator('.buttons').filter({ hasText: /on two CPU cores\)/ });
   const places = await cells.evaluateAll((all) =>
     all.map((one, i) => {

@@ -18,7 +18,7 @@ import { poisoned, withGpu } from './gpu.ts';
 
 const OPTIONS: OptimizerOptions = { lr: 0.01, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.1, gradClip: 1 };
 
-/** Runs steps with the given gradients, each from norm to update. Compares weights, moments and norms to float64. */
+/** Runs steps with the given gradients, each from gradient norm to update. Compares weights, moments and norms to float64. */
 async function check(
   w: Float32Array,
   gradients: Float32Array[],
@@ -44,7 +44,8 @@ async function check(
     }
     const [m, v] = [state.expAvg.get('w')!, state.expAvgSq.get('w')!];
     const steps = gradients.length;
-    // A clipping scale has the norm's error, and is exact without clipping. beta and 1 - beta have an error of U per step.
+    // Rounding errors: a clipping scale has the error of the norm, and is exact without clipping. beta and 1 - beta have an error of U per
+    // step.
     const scale = maxNorm > 0 ? (n / NORM_SLOTS + 300) * U : 0;
     const errorM = scale + 8 * steps * U;
     const errorV = 2 * errorM;

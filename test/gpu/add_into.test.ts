@@ -3,7 +3,7 @@ import { addInto } from '../../src/gpu/ops/add_into.ts';
 import { rng } from '../random.ts';
 import { withGpu } from './gpu.ts';
 
-// 4194304 elements need one workgroup more than a grid dimension of 65535 holds.
+// 4194304 elements need one workgroup more than the 65535 of a single grid dimension.
 test.each([1, 63, 64, 65, 4194304])('y += x over %i values changes nothing behind them', (n) =>
   withGpu(async (gpu) => {
     const r = rng(n);

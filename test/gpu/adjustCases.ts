@@ -1,4 +1,4 @@
-/** Cases of the values of a slot in `extras`; unused values are poisoned. */
+/** Encodes a slot's adjustments for the kernel, in the layout of `extras`. Unused words are poisoned. */
 import { EXTRA_WIDTH } from '../../src/gpu/ops/adjust_logits.ts';
 import type { Adjustments } from './adjustReference.ts';
 

@@ -11,7 +11,7 @@ export interface Adjustments {
 const FORBIDDEN = -1e30;
 
 /**
- * @param promptIds tokens of the context
+ * @param promptIds tokens of the context before this turn
  * @param drawnIds tokens sampled in this turn
  */
 export function adjustedLogits(

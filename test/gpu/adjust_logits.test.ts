@@ -27,7 +27,7 @@ function countsOf(V: number, { promptIds, drawnIds }: Slot): Uint32Array {
 
 const flat = (rows: Uint32Array[]) => Uint32Array.from(rows.flatMap((row) => [...row]));
 
-/** Runs slots 0 .. n - 1 on rows of logits picked by `rowOf`; returns [n, V] and [n, 4]. */
+/** Runs the kernel for slots 0 .. n - 1. Slot s reads the row of logits `rowOf(s)`. Returns [n, V] and [n, 4]. */
 async function run(
   gpu: Gpu,
   logits: Float32Array,
@@ -88,7 +88,7 @@ test.each(SIZES)('every setting against float64, V=%i', (V) =>
     slots.forEach(({ settings, promptIds, drawnIds, stops }, s) => {
       const row = (s * 2) % 3;
       const want = adjustedLogits(logits.subarray(row * V, (row + 1) * V), settings, promptIds, drawnIds, stops);
-      // bias, product, and one subtraction per penalty: each rounds at most once, relative to the values that it combines
+      // rounding: bias, product, and one subtraction per penalty each round at most once, relative to the values that they combine
       const bound = (i: number) => 8 * U * (Math.abs(want[i]) + 12);
       expectWithin(adjusted.subarray(s * V, (s + 1) * V), want, (i) => (Math.abs(want[i]) > 1e29 ? 1e23 : bound(i)));
       expect([...entries.subarray(s * 4, s * 4 + 4)]).toEqual([s, s, row, 1]);

@@ -1,5 +1,5 @@
 /**
- * Agents that others wrote, in `npm test -- --full`: Python's packages run a tool loop against a scripted engine, and the shipped model learns
+ * Third-party agents, in `npm test -- --full`: Python's packages run a tool loop against a scripted engine, and the shipped model learns
  * from one agent of Node and one of Python. Node's packages run a tool loop every day: test/unit/agentClients.test.ts.
  */
 
@@ -30,7 +30,7 @@ describe.runIf(hasPython)('a tool loop of Python by default settings', () => {
     ...['pydantic_ai_chat', 'pydantic_ai_responses', 'pydantic_ai_anthropic', 'instructor', 'smolagents', 'verifiers'],
     ...['inspect_ai_openai', 'inspect_ai_anthropic'],
   ];
-  /** Turns of each row. Default: one row of a call and an answer. inspect-ai first makes another request. */
+  /** Number of turns in each trained row. Default: one row with a call and an answer. inspect-ai first makes another request. */
   const TURNS: Record<string, number[]> = { instructor: [1], smolagents: [1, 1], inspect_ai_openai: [1, 2] };
   test.each(CLIENTS)('%s', { timeout: TIMEOUT_MS }, async (client) => {
     const { url, rollout, groups } = await servedRun({ tokens: 2048 });
@@ -45,7 +45,7 @@ describe.runIf(hasPython)('a tool loop of Python by default settings', () => {
 });
 
 const [STEPS, GROUPS, MEMBERS] = [12, 16, 8];
-/** Number of steps at either end whose mean rewards are compared. */
+/** Number of steps at the start and at the end whose mean rewards are compared. */
 const SPAN = 3;
 
 /** Trains the shipped model on an agent's episodes, and returns the mean reward of each step. */

@@ -1,4 +1,4 @@
-/** Runs one complete step of every algorithm of the config on a tiny model: generate, advantages, fused loss, update. */
+/** Runs one complete step with every algorithm that a config can name on a tiny model: generate, advantages, fused loss, update. */
 import { beforeAll, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
@@ -9,7 +9,7 @@ import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
 
-/** Rewards a property that differs between samples, so that each group has a spread. */
+/** The task rewards a property that differs between samples, so that rewards within each group differ. */
 const task: SyncTask = {
   name: 'length',
   train: (index) => ({ id: `train-${index}`, messages: [{ role: 'user', content: `${index} plus 3` }], answer: '' }),
@@ -126,7 +126,7 @@ test("weights computed on the host equal the kernel's", async () => {
   await restart();
   const fused = await oneStep({ name: 'reinforce' }, far);
   await restart();
-  // A rejection that rejects nothing, and weights within IcePop's bounds, still run the code of the correction.
+  // Rejection with limits that reject nothing, and weights within IcePop's bounds. The code of the correction still runs.
   const correction = {
     rolloutIs: 'token',
     rolloutIsThreshold: '1e-9_1e9',
@@ -158,7 +158,8 @@ test('the entropy bonus follows its target, update by update as in TRL', async (
   const actor = { entropyCoeff: 0.25, entropyTarget: 100, entropyCoeffDelta: 0.5, entropyCoeffMax: 2 };
   const trainer = new GrpoTrainer({ config: configOf({}, actor), task, engine });
   const seen = [await trainer.step(), await trainer.step(), await trainer.step()];
-  // TRL: the last entropy is infinite before the first update, so the first update has no bonus. Then the weight rises each time.
+  // Like TRL: the last entropy is infinite before the first update, so the first update has no entropy bonus. Afterwards the bonus's
+  // weight rises with each update.
   const applied = [0, 0.75, 1.25, 1.75, 2, 2];
   const want = [0, 1, 2].map((step) => (applied[2 * step] + applied[2 * step + 1]) / 2); // two updates per step
   expect(seen.map(({ metrics }) => metrics['actor/entropy_coeff'])).toEqual(want);
@@ -257,8 +258,8 @@ test('replay trains off policy if the step has no signal, and resumes from a che
   expect(Math.abs(moved / without.moved - 1)).toBeGreaterThan(0.01); // the remaining steps are by Adam's moments alone
   expect(second.metrics['training/replayed_groups']).toBe(2);
   expect(second.metrics['training/replay_age']).toBe(1);
-  expect(second.metrics['actor/ppo_kl']).not.toBe(0); // the first update's samples, under the policy after it
-  expect(second.metrics['critic/score/max']).toBe(1); // of the step's own samples, not of the replayed ones
+  expect(second.metrics['actor/ppo_kl']).not.toBe(0); // samples of the first update, under the policy after that update
+  expect(second.metrics['critic/score/max']).toBe(1); // computed from the step's own samples, not from the replayed ones
   const drawnFirst = new Map(first.samples.map(({ trajectory }) => [trajectory.responseIds.join(), trajectory]));
   for (const { trajectory } of second.samples)
     expect(trajectory.logProbs).toEqual(drawnFirst.get(trajectory.responseIds.join())!.logProbs);

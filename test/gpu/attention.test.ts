@@ -1,4 +1,4 @@
-/** Tests attention forward: the generic kernel, and every form that is printed for a head dim and runs on this adapter. */
+/** Tests attention forward: the generic kernel, and every form that is generated for one head dim and runs on this adapter. */
 import { describe, expect, test } from 'vitest';
 import { attention, attentionForms } from '../../src/gpu/ops/attention.ts';
 import { attentionCases, GENERIC_CASES, PRINTED_HEAD_DIMS } from './attentionCases.ts';
@@ -10,7 +10,7 @@ const adapter = await testGpu();
 describe('attention', () => testAttention(GENERIC_CASES, 'tiled'));
 
 for (const D of PRINTED_HEAD_DIMS)
-  // For head dims above 32 every form has one row per thread, and `alone` equals `tiled`.
+  // For head dims above 32 every form computes one row per thread, so `alone` would be the same kernel as `tiled`.
   for (const form of [...attentionForms(adapter, D), ...(D > 32 ? [] : (['alone'] as const))])
     describe(`attention, ${form}, head dim ${D}`, () => testAttention(attentionCases(D), form));
 

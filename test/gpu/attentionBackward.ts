@@ -1,4 +1,4 @@
-/** Tests of the attention backward kernels, generic or printed for one head dim. */
+/** Tests of the attention backward kernels, generic or generated for one head dim. */
 import { test } from 'vitest';
 import { attentionBwd, type AttentionForm } from '../../src/gpu/ops/attention.ts';
 import * as reference from '../../src/extensions/verify/reference/ops.ts';
@@ -50,7 +50,7 @@ function expectSameGradients(a: Awaited<ReturnType<typeof run>>, b: Awaited<Retu
   for (const name of ['dq', 'dkv', 'delta'] as const) expectSame(a[name], b[name]);
 }
 
-/** Adds out and lse as a kernel would leave them. */
+/** Returns the inputs with `out` and `lse` as a forward kernel would write them. */
 function withForward(c: AttentionCase): Inputs {
   const x = attentionInputs(c);
   const { out, lse } = reference.attention(f64(x.q), f64(x.k), f64(x.v), x.ranges, c);
@@ -65,7 +65,7 @@ async function runAttentionBackward(c: AttentionCase, form: AttentionForm) {
   const given = { q: f64(x.q), k: f64(x.k), v: f64(x.v), out: f64(out), lse: f64(lse) };
   const want = reference.attentionBwd(f64(x.dout), given, x.ranges, c);
   const sizes = backwardSizes(c, x, f64(out), f64(lse));
-  // p from a rounded lse has one exp; dp and delta are sums of D terms. Then at most N * H / K terms are added.
+  // Rounding: p from a rounded lse has the error of one exp; dp and delta are sums of D terms. Then at most N * H / K terms are added.
   const S = scoreBound(x.q, x.k, D);
   const error = weightError(1, D, S) + (2 * D + 2 * N * (H / K) + 16) * U;
   const got = await run(c, x, form);

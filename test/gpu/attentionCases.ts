@@ -9,7 +9,7 @@ export interface AttentionCase {
   H: number;
   K: number;
   D: number;
-  /** Standard deviation of q and k. Scores grow with its square. */
+  /** Standard deviation of the elements of q and k. Scores grow with its square. */
   scale: number;
   /** Prompt length and sample lengths of each group, packed end to end as in training. */
   groups: { prompt: number; samples: number[] }[];
@@ -17,14 +17,14 @@ export interface AttentionCase {
 
 const group = (prompt: number, ...samples: number[]) => ({ prompt, samples });
 const make = (H: number, K: number, D: number, scale: number, ...groups: AttentionCase['groups']): AttentionCase => {
-  // A sample of n tokens has n - 1 rows.
+  // The last token of a sample has no row: a sample of n tokens has n - 1.
   const N = groups.reduce((sum, g) => g.samples.reduce((rows, n) => rows + n - 1, sum + g.prompt), 0);
   return { N, H, K, D, scale, groups };
 };
 
 /**
- * Cases for one head dim: one row; heads that share keys; tiles of rows that cross sequences; row counts around a workgroup; scores past
- * +-80, for which the largest must be subtracted before exp.
+ * Cases for one head dim: one row; heads that share keys; tiles of rows that cross sequences; row counts around a workgroup; scores beyond
+ * +-80, where exp overflows unless the largest score is subtracted first.
  */
 export const attentionCases = (D: number): AttentionCase[] => [
   make(1, 1, D, 1, group(1, 1)),
@@ -34,13 +34,13 @@ export const attentionCases = (D: number): AttentionCase[] => [
   make(2, 1, D, 6 * (8 / D) ** 0.25, group(9, 20, 20), group(65, 2)),
 ];
 
-/** At least three workgroups of every kernel, so that a grid of two per row has several rows. */
+/** A case with at least three workgroups of every kernel, so that a grid with two workgroups per row has several rows. */
 export const foldCase = (D: number): AttentionCase => make(4, 4, D, 0.7, group(33, 30, 34));
 
-/** Head dims whose kernels are tested: the smallest and the largest, those of models, and in --full some between. */
+/** Head dims whose kernels are tested: the smallest and the largest, those of common models, and in --full some in between. */
 export const PRINTED_HEAD_DIMS = [4, 16, 24, 32, 64, 128, ...(isFull ? [20, 48, 80, 96] : [])];
 
-/** Head dims without a printed kernel: odd, not a multiple of four, small, and the largest. */
+/** Head dims for which only the generic kernel exists: odd, not a multiple of four, small, and the largest. */
 export const GENERIC_CASES: AttentionCase[] = [
   ...attentionCases(6),
   make(3, 1, 7, 1, group(1, 4), group(2, 1, 3)),
@@ -75,14 +75,14 @@ export function joinKv(k: Float32Array, v: Float32Array, width: number): Float32
 }
 
 /**
- * Returns the relative error of one softmax weight. S bounds |score|. A score of D products has an error of (D + 3) U S; exp(x) of 3 + 2
- * |x| ulp of 2 U, |x| <= 2 S. The online softmax multiplies by one such factor for every new maximum.
+ * Returns a bound on the relative error of one softmax weight. S bounds |score|. A score of D products has an error of (D + 3) U S; exp(x)
+ * of 3 + 2 |x| ulp of 2 U, |x| <= 2 S. The online softmax multiplies by one such factor for every new maximum.
  */
 export function weightError(keys: number, D: number, S: number): number {
   return ((D + 3) * S + 2 * (3 * keys + 4 * S) + 16) * U;
 }
 
-/** Returns the largest sum_d |q_d k_d| / sqrt(D) over every pair of a query and a key, a bound on |score|. */
+/** Returns the largest sum_d |q_d k_d| / sqrt(D) over all pairs of a query and a key: a bound on |score|. */
 export function scoreBound(q: Float32Array, k: Float32Array, D: number): number {
   const largest = (x: Float32Array) => {
     let most = 0;

@@ -1,4 +1,4 @@
-/** Tests of the attention forward kernels, generic or printed for one head dim. */
+/** Tests of the attention forward kernels, generic or generated for one head dim. */
 import { test } from 'vitest';
 import type { Gpu } from '../../src/gpu/device.ts';
 import { attention, type AttentionForm } from '../../src/gpu/ops/attention.ts';
@@ -39,7 +39,7 @@ async function runAttention({ N, H, K, D }: Sizes, { q, k, v, ranges }: Inputs, 
   return { out: results[0], lse: results[1] };
 }
 
-/** Compares to float64, and bit for bit to the tiled form. */
+/** Compares one form of the kernel to float64, and bit for bit to the tiled form. */
 async function check(sizes: Sizes, inputs: Inputs, form: AttentionForm): Promise<void> {
   const { q, k, v, ranges } = inputs;
   const got = await runAttention(sizes, inputs, form);
@@ -53,7 +53,7 @@ async function check(sizes: Sizes, inputs: Inputs, form: AttentionForm): Promise
   const keys = keysOf(ranges);
   const S = scoreBound(q, k, sizes.D);
   const error = weightError(keys, sizes.D, S);
-  // Both the weighted sum and its divisor have the error `error` and that of the additions.
+  // The weighted sum and its divisor each have the relative error `error`, and that of the additions.
   expectWithin(got.out, want.out, (i) => 2 * (error + keys * U) * size[i]);
   expectWithin(got.lse, want.lse, () => error + keys * U + 2 ** -20 + 2 * U * S); // log: 2^-21 near 1
 }
@@ -109,7 +109,7 @@ export function testAttention(cases: AttentionCase[], form: AttentionForm): void
     const all = decodeInputs(H, K, D);
     const together = await runAttention({ N: 6, H, K, D }, all, form);
     for (let n = 0; n < 6; n++) {
-      // Copies its keys to the start of a separate cache, prefix and own range next to each other.
+      // Copies the row's keys to the start of a separate cache, prefix and own range next to each other.
       const rows = [0, 2].flatMap((part) => {
         const [from, to] = all.ranges.subarray(4 * n + part, 4 * n + part + 2);
         return Array.from({ length: to - from }, (_, i) => from + i);

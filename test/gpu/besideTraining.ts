@@ -1,4 +1,4 @@
-/** A tiny engine, requests to its rollout, and updates of its policy, for tests of rollout during training. */
+/** A tiny engine, generation requests, and policy updates, for tests of rollout during training. */
 import type { ModelEngine, TensorMap, TrainLoss } from '../../src/model/engine.ts';
 import { loraModules, type LoraConfig } from '../../src/model/lora/weights.ts';
 import { packGroups } from '../../src/model/packing.ts';
@@ -10,7 +10,7 @@ import { recipeSpec } from '../recipeSpec.ts';
 import { tinyConfig } from './tinyModel.ts';
 
 const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer(512);
-/** Sides are multiples of 8, so that products read packed matrices directly. */
+/** All sizes are multiples of 8, so that matrix products read packed weights directly. */
 export const config = { ...tinyConfig, vocabSize: 512, hiddenSize: 32, headDim: 8, intermediateSize: 40 };
 
 export const lora: LoraConfig = {
@@ -49,7 +49,7 @@ const loss: TrainLoss = {
 export const AT = { temperature: 1 };
 export const ADAMW = { lr: 3e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 };
 
-/** Updates the policy `updates` times. Returns everything that was computed. */
+/** Updates the policy `updates` times. Returns everything that the updates computed. */
 export async function train(model: ModelEngine, updates: number): Promise<unknown[]> {
   const seen: unknown[] = [];
   for (let u = 0; u < updates; u++) {
@@ -73,7 +73,7 @@ export function request(s: number, maxNewTokens = 30): GenerateRequest {
   };
 }
 
-/** Generates six samples of two prompts in four slots. */
+/** Generates six samples for two prompts in four slots. */
 export async function generate(rollout: RolloutEngine): Promise<Generation[]> {
   const requests = Array.from({ length: 6 }, (_, s) => request(s));
   return Promise.all(
@@ -85,7 +85,7 @@ export async function generate(rollout: RolloutEngine): Promise<Generation[]> {
   );
 }
 
-/** Returns sampled tokens and their log-probs, without request ids. */
+/** Returns the sampled tokens and their log-probs, in the order of the requests, without request ids. */
 export const drawn = (generations: Generation[]) =>
   generations.map(({ tokenIds, logProbs }) => ({ tokenIds, logProbs }));
 

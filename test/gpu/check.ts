@@ -1,4 +1,4 @@
-/** Helpers of the kernel tests: outputs with extra space behind them, and comparison under a bound for each element. */
+/** Helpers of the kernel tests: outputs followed by extra space, and comparisons with an error bound for each element. */
 import { expect } from 'vitest';
 import type { Gpu, View } from '../../src/gpu/device.ts';
 import { poisoned } from './gpu.ts';
@@ -6,21 +6,21 @@ import { poisoned } from './gpu.ts';
 /** Unit roundoff of f32, the largest relative error of one correctly rounded operation. */
 export const U = 2 ** -24;
 
-/** Sizes around the 64 threads of a workgroup, and primes. */
+/** Sizes just below, at and just above the 64 threads of a workgroup, and primes. */
 export const SIZES = [1, 2, 7, 63, 64, 65, 131];
 
-/** Number of values behind an output that a kernel must not change: more than a workgroup has threads. */
+/** Number of values after an output that a kernel must not change. There are more of them than a workgroup has threads. */
 const ROOM = 67;
 
 /**
- * Creates an output of n values, full of NaN, with extra space behind it. WebGPU drops writes past a buffer, so only extra space makes them
- * visible.
+ * Creates an output of n values, full of NaN, followed by extra space. WebGPU drops writes past the end of a buffer, so only extra space
+ * makes such writes visible.
  */
 export const roomy = (gpu: Gpu, label: string, n: number): View => poisoned(gpu, label, n + ROOM);
 
 /**
- * Like `roomy`, but with `data`, for outputs that are read as well. The extra space contains a number, because NaN + x is NaN again and
- * would hide an unwanted +=.
+ * Like `roomy`, but initialised with `data`, for outputs that are also read. The extra space contains a number: NaN + x is again NaN, which
+ * would hide an unwanted `+=`.
  */
 export function withRoom(gpu: Gpu, label: string, data: Float32Array): View {
   const all = new Float32Array(data.length + ROOM).fill(BEHIND);
@@ -32,7 +32,7 @@ export function withRoom(gpu: Gpu, label: string, data: Float32Array): View {
 const BEHIND = 777;
 const numbered = new WeakSet<GPUBuffer>();
 
-/** Reads the first n values of an output, after checking that the space behind them is unchanged. */
+/** Reads the first n values of an output, after checking that the extra space is unchanged. */
 export async function readRoomy(gpu: Gpu, view: View, n: number): Promise<Float32Array> {
   const all = await gpu.readF32(view);
   const behind = numbered.has(view.buffer) ? BEHIND : NaN;
@@ -61,7 +61,7 @@ export function expectSame(actual: Float32Array | Uint32Array, expected: ArrayLi
     if (!Object.is(actual[i], expected[i])) expect.fail(`[${i}] is ${actual[i]}, expected ${expected[i]}`);
 }
 
-/** Returns cheap values in [-1, 1) for buffers of millions. */
+/** Returns varied values in [-1, 1) that are fast to compute, for buffers of millions of elements. */
 export function pattern(n: number, step = 7919): Float32Array {
   const out = new Float32Array(n);
   for (let i = 0; i < n; i++) out[i] = ((i * step) % 2048) / 1024 - 1;
@@ -71,10 +71,13 @@ export function pattern(n: number, step = 7919): Float32Array {
 export const f64 = (x: ArrayLike<number>): Float64Array => Float64Array.from(x);
 export const abs64 = (x: ArrayLike<number>): Float64Array => Float64Array.from(x, Math.abs);
 
-/** More threads than one grid dimension holds workgroups. */
+/** Number of threads that is larger than the number of workgroups in one grid dimension. */
 export const FOLD_THREADS = 65536 + 101;
 
-/** Returns a gpu that runs workgroups of one thread if the kernel allows it, so that FOLD_THREADS threads need both grid dimensions. */
+/**
+ * Returns a Gpu that runs kernels with workgroups of one thread, if the kernel allows it. FOLD_THREADS threads then need two grid
+ * dimensions.
+ */
 export function oneThreadGroups(gpu: Gpu): Gpu {
   const dispatch: Gpu['dispatch'] = (kernel, buffers, params, groups, overrides) =>
     kernel.code.includes('override WG: u32 = 64u')
@@ -83,5 +86,8 @@ export function oneThreadGroups(gpu: Gpu): Gpu {
   return { adapter: gpu.adapter, dispatch } as Gpu; // all that an op uses
 }
 
-/** Error bound of Newton-Schulz. A singular value can grow by 3.4445 per step, and so can its error: of about `d` roundings, by 5 steps. */
+/**
+ * Error bound of Newton-Schulz. A singular value can grow by a factor of 3.4445 per step, and so can its error, which consists of about `d`
+ * roundings. There are 5 steps.
+ */
 export const orthogonalError = (d: number) => 3.4445 ** 5 * U * Math.sqrt(d) * 8;

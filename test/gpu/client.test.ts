@@ -56,7 +56,7 @@ test('episodes through a worker are continued, forked, streamed, rewarded and tr
     'client/forks': 2,
     'client/trajectories': 2,
     'critic/score/mean': 0.5,
-    // Tokens that were sampled turn by turn, with forks, get the trainer's log-probs: rows have separate prompts.
+    // Tokens that were sampled in several turns, with forks, get the same log-probs from the trainer. Each row has a separate prompt.
     'training/rollout_probs_diff_max': 0,
   });
   expect(Math.abs(metrics['actor/grad_norm'])).toBeGreaterThan(0);
@@ -64,12 +64,12 @@ test('episodes through a worker are continued, forked, streamed, rewarded and tr
   expect([...after].some(([name, { data }]) => data.some((value, i) => value !== before.get(name)!.data[i]))).toBe(
     true,
   );
-  // The next episode uses the new weights, and slots are free for it.
+  // The next episode is generated with the new weights, and has free slots.
   const next = learner.client();
   await next.chat.completions.create({ messages: [question], max_tokens: 4 });
   expect([...next.trajectory.rows()[0].trajectory.weightVersions!]).toEqual(Array(4).fill(1));
   next.trajectory.abort();
-  // A restored state repeats the clients' step with the same weights.
+  // A restored checkpoint repeats the clients' step with the same weights.
   const state = await learner.saveState();
   expect(state.state.parts?.['clients']).toMatchObject({ step: 1, updates: 1 });
   await Promise.all([episode(1), episode(0)]);

@@ -1,6 +1,6 @@
 /**
- * Compares 20 steps of a tiny model, and a few of variants, to a stored curve, on SwiftShader. A refactoring must keep every number of
- * test/fixtures/curve.json bit for bit. A change that intends to change numbers writes the file again and explains why:
+ * Compares 20 steps of a tiny model, and fewer steps of some variants, to stored curves, on SwiftShader. A refactoring must keep every
+ * number of test/fixtures/curve.json bit for bit. A commit that changes numbers on purpose writes the file again and explains why:
  *
  *   WRITE_CURVE=1 npm test -- gpu curve
  *
@@ -44,7 +44,7 @@ interface Case {
 
 const CASES: Record<string, Case> = {
   grpo: { steps: 20, config: { rollout: { n: 4, maxNumSeqs: 13 } } },
-  // Only in --full. Its numbers are from before samples were skipped in the update.
+  // Runs only with --full. Its stored numbers are older than the setting skipZeroAdvantages.
   'grpo, every sample computed': {
     steps: 20,
     config: { rollout: { n: 4, maxNumSeqs: 13 }, actor: { skipZeroAdvantages: false } },
@@ -74,7 +74,7 @@ const CASES: Record<string, Case> = {
   },
 };
 
-/** Metrics of a step that the curve contains, with all held-out results. */
+/** Metrics of a step that the stored curve contains. All metrics of held-out evaluations are also compared. */
 const KEYS = [
   'critic/score/mean',
   'critic/advantages/max',
@@ -122,7 +122,7 @@ async function curve({ steps, model: change = {}, config: asked }: Case) {
 
 const bitsOf = (data: ArrayBufferView) => new Uint8Array(data.buffer as ArrayBuffer, data.byteOffset, data.byteLength);
 
-/** Checksum of every token and the bits of its log-prob. */
+/** Returns a checksum of every sampled token and of the bits of its log-prob. */
 const checksum = (samples: Sample[]): string =>
   checksumOf(
     samples.flatMap(({ trajectory }) => [
@@ -153,7 +153,7 @@ if (process.env['WRITE_CURVE']) {
     test.runIf(onSwiftShader && (isFull || one.config['actor']?.['skipZeroAdvantages'] !== false))(
       `${name}: the stored curve, bit for bit`,
       async () => {
-        // Converted through JSON, which keeps every bit of a finite number.
+        // The result is converted to JSON and back, which keeps every bit of a finite number.
         expect(JSON.parse(JSON.stringify(await curve(one)))).toEqual(stored()[name]);
       },
       600_000,

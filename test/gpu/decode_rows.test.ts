@@ -10,7 +10,7 @@ test.each([1, 2, 63, 64, 65, 131])('builds the rows of %i live sequences from th
     const r = rng(n);
     const random = (most: number) => Math.floor(r.uniform() * most);
     const count = 2 * n + 3;
-    // slots: prompt's first kv row, prompt length, own first kv row; state: last token, position of the next
+    // slots: the prompt's first KV row, prompt length, the sequence's first own KV row; state: last token, position of the next token
     const slots = Array.from({ length: count }, () => [random(1000), random(50), random(9000), POISON]);
     const state = slots.map(([, promptLength]) => [random(500), promptLength + 1 + random(30), POISON, POISON]);
     const live = Array.from({ length: n }, (_, i) => [count - 1 - 2 * i, POISON, POISON, POISON]);

@@ -41,7 +41,7 @@ async function run(seed: number, totalTrainingSteps: number): Promise<Metrics[]>
 test('two runs with one seed give identical metrics but for times; another seed does not', async () => {
   const [first, second, other] = [await run(5, 2), await run(5, 2), await run(6, 1)];
   expect(second).toEqual(first);
-  // The first line belongs to the evaluation before the run.
+  // The first line is the evaluation before the first step.
   expect(other[1]['actor/grad_norm']).not.toBe(first[1]['actor/grad_norm']);
   expect(other[1]['actor/grad_norm']).toBeGreaterThan(0);
   expect(Math.max(...first.map((m) => m['training/rollout_probs_diff_max'] ?? 0))).toBe(0);

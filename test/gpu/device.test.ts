@@ -10,7 +10,7 @@ import { rng } from '../random.ts';
 import { withGpu } from './gpu.ts';
 import { tinyConfig, tinyModel } from './tinyModel.ts';
 
-/** Creates a separate device for a test that loses or limits it. */
+/** Creates a separate device, for a test that loses the device or lowers its limits. */
 async function own(options: { maxBytes?: number } = {}): Promise<Gpu> {
   return Gpu.create(options);
 }
@@ -194,7 +194,7 @@ describe('faults', () => {
     const x = gpu.buffer('x', 1 << 20);
     const pending = gpu.read(x);
     gpu.device.destroy();
-    // The read either finished before the loss, or reports it. It must not hang.
+    // The read-back either finished before the loss of the device, or rejects with it. It must not hang.
     await pending.then(
       ([bytes]) => expect(bytes.byteLength).toBe(1 << 20),
       (error: unknown) => expect(String(error)).toMatch(/lost|destroyed|Abort/i),

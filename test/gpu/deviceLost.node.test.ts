@@ -1,6 +1,6 @@
 /**
- * Tests a device that is lost, refuses, or has no memory: there is one error, and a new engine continues. `webgrpo train` does so
- * automatically.
+ * Tests a device that is lost, refuses a command, or has no memory: there is exactly one error, and a new engine continues. `webgrpo train`
+ * does so automatically.
  */
 import { mkdtempSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -28,7 +28,7 @@ const TINY = [
 let devices: FaultyDevices;
 let said = '';
 
-/** A loss that happens `at` operations after the run printed `after`; '' = from its start. */
+/** A loss of the device, `at` GPU operations after the run has printed `after`; '' = after its start. */
 type Loss = [after: string, at: number, lateMs?: number];
 
 beforeAll(() => {
@@ -69,7 +69,7 @@ const isExact = ([name]: [string, number]) => !name.startsWith('timing') && !nam
 const LOST = 'the GPU device was lost ';
 const countOf = (text: string) => said.split(text).length - 1;
 
-/** The everyday tests lose the scripted engine's device (test/unit/trainCommand.test.ts), and the page's real one. */
+/** True with --full. The everyday tests lose the device of a scripted engine instead (test/unit/trainCommand.test.ts). */
 const isFull = process.env['FULL_TESTS'] === '1';
 
 test.runIf(isFull)(
@@ -80,7 +80,7 @@ test.runIf(isFull)(
     const losses: Loss[] = [
       ['', 20], // while the engine is created
       ['step 1/4', 3], // during the export of the first checkpoint
-      ['step 2/4', 60, 3], // during the next step, which is notified late
+      ['step 2/4', 60, 3], // during the next step; the loss is reported late
       ['resumed from step 2', 1],
       ['step 3/4', 90],
     ];
@@ -92,7 +92,7 @@ test.runIf(isFull)(
     expect(said).toMatch(/lost after step 1 \(.*\), resuming on a new one from the start/);
     expect(said).toMatch(/lost after step 2 \(.*\), resuming on a new one from \S+step-2\n/);
 
-    // Without a checkpoint it restarts, in its own folder.
+    // A run without a checkpoint restarts, in its own folder.
     const { checkpoints: _, ...same } = unbroken;
     expect(await train('over', [['step 2/4', 30]], 'trainer.saveFreq=0')).toEqual({ ...same, checkpoints: ['step-4'] });
     expect(countOf(LOST)).toBe(1);

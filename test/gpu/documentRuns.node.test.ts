@@ -1,4 +1,4 @@
-/** Runs the commands of README and the documents that compute on a device without an engine, in `npm test -- --full`. */
+/** Runs the commands of README and the documents that use a GPU without a rollout engine (sft, verify, tune), in `npm test -- --full`. */
 
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync } from 'node:fs';
@@ -13,7 +13,7 @@ const lines = new Map(
   documentCommands.filter((one) => runnerOf(one) === 'gpu').map(({ line, words }) => [line, words]),
 );
 
-/** A separate process each, because a loss that `--import` registers stays for the life of its process. */
+/** Each command runs in a separate process, because a loss that `--import` registers stays registered until its process ends. */
 test.runIf(isFull).each([...lines])('%s', { timeout: 600_000 }, (_, [, ...words]) => {
   const args = filled(words, (name) => join(folder, name));
   if (args[0] === 'sft') args.push(`trainer.defaultLocalDir=${folder}`);

@@ -4,7 +4,7 @@ import { rng } from '../random.ts';
 import { expectSame, FOLD_THREADS, oneThreadGroups, pattern, readRoomy, roomy, withRoom } from './check.ts';
 import { withGpu } from './gpu.ts';
 
-/** The kernel's hash, x of pcg3d. */
+/** Reimplements the hash of the dropout kernel: x of pcg3d. */
 function hash(i: number, key: readonly [number, number]): number {
   let [x, y, z] = [i, ...key].map((k) => (Math.imul(k, 1664525) + 1013904223) >>> 0);
   const mix = () => {

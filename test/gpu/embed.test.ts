@@ -6,7 +6,7 @@ import { rng } from '../random.ts';
 import { expectSame, f64, FOLD_THREADS, oneThreadGroups, pattern, readRoomy, roomy } from './check.ts';
 import { poisoned, withGpu } from './gpu.ts';
 
-/** Returns [rows, C] in buffers of `each` rows. */
+/** Returns a table [rows, C], split into buffers of `each` rows. */
 function chunksOf(gpu: Gpu, table: Float32Array, C: number, each = table.length / C): RowChunk[] {
   const V = table.length / C;
   return Array.from({ length: Math.ceil(V / each) }, (_, i) => {

@@ -30,7 +30,7 @@ async function check(
   embedBwd(run, { ...views, dtable: firstRows === undefined ? dtable.slice(0, 1) : dtable, U: ids.length, C });
   const want = embeddingBwd(f64(dx), tokens, V).map((g, i) => g + old[i]);
   const size = embeddingBwd(abs64(dx), tokens, V);
-  // A sum of n terms has n roundings, and adding it to the old value one more. Rows without a token must not change.
+  // A sum of n terms has n rounding errors, and adding the sum to the old value causes one more. Rows without a token must not change.
   const most = start.reduce((max, s, u) => (u > 0 ? Math.max(max, s - start[u - 1]) : 0), 0);
   const got = new Float32Array(V * C);
   for (const { view, first, rows: count } of dtable) got.set(await readRoomy(gpu, view, count * C), first * C);

@@ -1,6 +1,6 @@
-/** Folds grids by hand. `Gpu.dispatch` folds above 65535 workgroups, and kernels must work with any fold. */
+/** Folds grids by hand. `Gpu.dispatch` folds a grid of more than 65535 workgroups into two dimensions. Kernels must work with any fold. */
 
-/** Dispatches workgroups as rows of two while `record` runs. */
+/** While `record` runs, folds every grid into rows of two workgroups. */
 export function foldedByTwo(record: () => void): void {
   const { prototype } = GPUComputePassEncoder;
   const dispatch = prototype.dispatchWorkgroups;

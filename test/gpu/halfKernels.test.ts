@@ -1,6 +1,7 @@
 /**
- * Tests the 16-bit form of every kernel on values that halves represent exactly. Its f32 outputs must equal the 32-bit form's, bit for bit
- * (other tests compare that form to float64). Its 16-bit outputs must be those bits rounded. Products are compared to float64 here as well.
+ * Tests the 16-bit form of every kernel on values that 16-bit floats represent exactly. Its f32 outputs must equal the 32-bit form's, bit
+ * for bit (other tests compare that form to float64). Its 16-bit outputs must be those bits rounded. Products are compared to float64 here
+ * as well.
  */
 import { describe, expect, test } from 'vitest';
 import { MATMUL_TILES, type MatmulVariant, namesOf } from '../../kernels/tiles.ts';
@@ -21,7 +22,10 @@ import { testGpu } from './gpu.ts';
 import { halfBuffer, readHalves, rounded, roomyHalves, withHalves } from './halfBuffers.ts';
 import { product, reference } from './matmulSuite.ts';
 
-/** Buffers of a case: inputs, and outputs of n values. `half` ones are halves in one of two runs. */
+/**
+ * Creates the buffers of a case: inputs, and outputs of n values. Each case runs twice: buffers of `half` and `halfOut` are 16-bit floats
+ * in one run, and 32-bit in the other.
+ */
 interface Buffers {
   half(n: number, scale?: number): View;
   f32(n: number, scale?: number): View;
@@ -33,7 +37,7 @@ interface Buffers {
   halfSum(n: number): View;
 }
 
-/** Records an op on `b`'s buffers with both forms of the kernel and compares the results. */
+/** Records an op on the buffers of `b` with both forms of the kernel, and compares the results. */
 async function compare(gpu: Gpu, record: (gpu: Gpu, b: Buffers) => void): Promise<void> {
   const runs: { view: View; n: number; half: boolean }[][] = [];
   for (const halves of [false, true]) {
@@ -70,7 +74,7 @@ async function compare(gpu: Gpu, record: (gpu: Gpu, b: Buffers) => void): Promis
 }
 
 const heads = (N: number, H: number, K: number, D: number) => ({ N, H, K, D });
-/** [N, 4]: a prompt of `prefix` rows, then one sample. */
+/** Returns attention ranges [N, 4] for a prompt of `prefix` rows, followed by one sample. */
 const ranges = (N: number, prefix: number) =>
   Array.from({ length: N }, (_, n) => (n < prefix ? [0, 0, 0, n + 1] : [0, prefix, prefix, n + 1])).flat();
 const upTo = (n: number) => Array.from({ length: n }, (_, i) => i);
@@ -125,7 +129,10 @@ test.for(Object.keys(CASES))('%s', { timeout: 300_000 }, (name, { skip }) =>
   withHalves(skip, (gpu) => compare(gpu, CASES[name])),
 );
 
-/** A tile for other adapters' subgroups runs on some adapters here too, but lavapipe compiles its four forms for minutes. */
+/**
+ * Tests only the tiles that this adapter chooses. Tiles for other adapters' subgroups may run here too, but lavapipe compiles their four
+ * forms for minutes.
+ */
 const used = (gpu: Gpu, variant: MatmulVariant) =>
   variant === 'plain_4x4' || [1, 16, 1000].some((M) => chooseMatmul(gpu, M, 8) === variant);
 const SHAPES = [
@@ -161,7 +168,7 @@ describe.each(namesOf(MATMUL_TILES))('matmul_%s', (variant) => {
       const { want, size } = reference({ M, N, K, x, b });
       const y = roomyHalves(gpu, 'y', M * N);
       matmulNn(gpu, { x: halfBuffer(gpu, 'x', x), b: halfBuffer(gpu, 'b', b), y, M, N, K, variant });
-      // K products and K - 1 sums in f32, and one rounding to a half.
+      // Rounding: K products and K - 1 sums in f32, and one conversion to a 16-bit float.
       const bound = (i: number) => (K + 1) * U * size[i] + 2 ** -11 * (1 + K * U) * Math.abs(want[i]) + 2 ** -25;
       expectWithin(await readHalves(gpu, y, M * N), want, bound);
     }),

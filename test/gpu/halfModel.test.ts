@@ -1,5 +1,6 @@
 /**
- * Tests a model with 16-bit weights: rollout and training read the same ones, gradients and updates stay 32-bit, and it needs less memory.
+ * Tests a model with 16-bit weights: rollout and training read the same weights, gradients and updates stay 32-bit, and it needs less
+ * memory.
  */
 import { expect, test } from 'vitest';
 import type { Gpu } from '../../src/gpu/device.ts';
@@ -22,7 +23,7 @@ import { rounded } from './halfBuffers.ts';
 import { expectPlanned } from './planned.ts';
 import { tinyConfig } from './tinyModel.ts';
 
-/** No product has more than 16 rows, so that lavapipe compiles only its small tiles. */
+/** Sizes so small that no product has more than 16 rows, so that lavapipe compiles only its small tiles. */
 const config: ModelConfig = { ...tinyConfig, hiddenSize: 16, headDim: 4, vocabSize: 15, intermediateSize: 13 };
 const adam = { lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 };
 const lora: LoraConfig = {

@@ -1,4 +1,4 @@
-/** Inputs of the head kernels, and their results in the float64 reference. */
+/** Inputs of the kernels of the LM head, and their results in the float64 reference. */
 import { head, headBwd, type HeadEntries } from '../../src/extensions/verify/reference/ops.ts';
 import { rng } from '../random.ts';
 import { f64, U } from './check.ts';
@@ -11,7 +11,7 @@ export interface HeadCase {
   scale: number;
 }
 
-/** One token; V around a software row (4) and a workgroup (64); one row; logits far apart. */
+/** Cases: one token; vocabularies around a software adapter's row (4) and a workgroup (64); one row; logits far apart. */
 export const HEAD_CASES: HeadCase[] = [
   { R: 1, V: 1, temperature: 1, scale: 1 },
   { R: 7, V: 3, temperature: 0.7, scale: 2 },
@@ -25,7 +25,7 @@ export const HEAD_CASES: HeadCase[] = [
 export const describeHead = ({ R, V, temperature, scale }: HeadCase): string =>
   `R=${R} V=${V} T=${temperature} x${scale}`;
 
-/** Up to three entries per row; some rows have none. */
+/** Returns inputs with up to three entries (tokens to score) per row. Some rows have none. */
 export function headInputs({ R, V, scale }: HeadCase) {
   const r = rng(R * 31 + V);
   const logits = r.normals(R * V, scale);
@@ -44,7 +44,7 @@ export function headInputs({ R, V, scale }: HeadCase) {
   return { logits, entryRow, targets, rowStart, rowEntries };
 }
 
-/** The reference's head multiplies by a weight matrix. With the identity, its input is the logits. */
+/** The reference's head multiplies by a weight matrix. With the identity matrix, its input is the logits themselves. */
 export function identity(V: number): Float64Array {
   const eye = new Float64Array(V * V);
   for (let i = 0; i < V; i++) eye[i * V + i] = 1;
@@ -78,5 +78,5 @@ export function statsError(V: number, WG: number, Z: number): number {
 export const largest = (x: ArrayLike<number>): number =>
   Array.from(x).reduce((max, v) => Math.max(max, Math.abs(v)), 0);
 
-/** Returns a bound on the sum of p |log p|. The rounding errors of an entropy are relative to it. */
+/** Returns a bound on the sum of p |log p|. The rounding errors of an entropy are relative to this sum. */
 export const entropySize = (V: number, Z: number): number => Math.log(V) + 2 * Z + 1;

@@ -23,11 +23,11 @@ async function check(c: HeadCase, firstRow: number, rows: number): Promise<void>
   const entries = { entryRow, targets };
   const forward = headReference(logits, V, entries, temperature);
   const stats = Float32Array.from({ length: 2 * c.R }, (_, i) => (i % 2 ? forward.rowEntropy : forward.lse)[i >> 1]);
-  // The kernel reads rounded statistics, so the reference does too.
+  // The reference gets the same rounded statistics as the kernel.
   const rounded = { lse: stats.filter((_, i) => i % 2 === 0), rowEntropy: stats.filter((_, i) => i % 2 === 1) };
   const given = { logits, lse: Float64Array.from(rounded.lse), rowEntropy: Float64Array.from(rounded.rowEntropy) };
   const want = dLogitsReference(d, given, V, entries, temperature);
-  // p has the rounding errors of z and lse and of exp. Its factors are sums over the row's entries (at most 3).
+  // Rounding: p has the errors of z, lse and exp. It is multiplied by sums over the entries of the row (at most 3).
   const Z = largest(logits) / temperature + Math.log(V);
   const rtol = U * (6 * Z + 2 * (3 + 4 * Z) + 16);
   const size = (i: number) => {

@@ -10,7 +10,7 @@ import { withGpu } from './gpu.ts';
 import { describeHead, HEAD_CASES, type HeadCase, headInputs, headReference, identity, largest } from './headCases.ts';
 import { uniformOf } from './sampleReference.ts';
 
-/** Checks masses of the entries whose row is in [firstRow, firstRow + rows). The others must stay unchanged. */
+/** Checks the cumulative probabilities of entries whose row is in [firstRow, firstRow + rows). Other entries must stay unchanged. */
 async function check(c: HeadCase, firstRow: number, rows: number): Promise<void> {
   const { V, temperature } = c;
   const { logits, entryRow, targets } = headInputs(c);
@@ -41,7 +41,8 @@ async function check(c: HeadCase, firstRow: number, rows: number): Promise<void>
     const seen = [...entryRow.keys()].filter(inside);
     const column = (i: number) => Float32Array.from(seen, (e) => got[e * 3 + i]);
     const pick = (values: Float64Array) => seen.map((e) => values[e]);
-    // The argument of exp has an error of 4 U Z, exp of 3 + 2 |x| ulp, the sum of V roundings; a mass is at most 1.
+    // Rounding: the argument of exp has an error of 4 U Z, exp of 3 + 2 |x| ulp, and the sum of V roundings. A cumulative probability is at
+    // most 1.
     const Z = (2 * largest(logits)) / temperature + Math.log(V);
     const bound = () => U * (8 * Z + 6 + 4 * Z + V + 4);
     expectWithin(column(0), pick(want.below), bound);
@@ -84,7 +85,7 @@ test('more entries than one grid dimension holds', () =>
     expectWithin(await readRoomy(gpu, cdf, E * 3), want, () => 8 * U);
   }));
 
-/** V, temperature, scale of the logits, threads of a software adapter. */
+/** Cases: vocabulary size, temperature, scale of the logits, and whether the kernel has the thread count of a software adapter. */
 const DRAWS: [number, number, number, boolean][] = [
   [512, 1, 3, true],
   [61, 0.7, 1, true],
@@ -95,13 +96,14 @@ const DRAWS: [number, number, number, boolean][] = [
   ...(isFull ? [[151_936, 1, 3, true] satisfies [number, number, number, boolean]] : []),
 ];
 
-// The verification of samples depends on this: the kernel compares exactly like the sampler, so a token sampled on this adapter is always
-// inside its interval.
+// The verification of samples depends on this test: the kernel compares exactly like the sampler, so a token that was sampled on this
+// adapter is always inside its interval.
 test.each(DRAWS)(
   'brackets every draw of sample.wgsl, V=%i T=%f x%f, as on software: %s',
   (V, temperature, scale, isSoftware) =>
     withGpu(async (gpu) => {
-      // The part of a Gpu that an op uses. A software adapter has fewer threads per row.
+      // An object with the parts of a Gpu that an op uses, which pretends to be a software adapter or not. A software adapter has fewer
+      // threads per row.
       const like = { adapter: { ...gpu.adapter, isSoftware }, dispatch: gpu.dispatch.bind(gpu) } as unknown as Gpu;
       const draws = 400;
       const logits = rng(V).normals(V, scale);

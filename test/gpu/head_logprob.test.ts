@@ -4,7 +4,7 @@ import { expectWithin, FOLD_THREADS, oneThreadGroups, pattern, readRoomy, roomy,
 import { withGpu } from './gpu.ts';
 import { describeHead, HEAD_CASES, type HeadCase, headInputs, headReference, largest } from './headCases.ts';
 
-/** Checks log-probs of the entries whose row is in [firstRow, firstRow + rows). The others must stay unchanged. */
+/** Checks log-probs of the entries whose row is in [firstRow, firstRow + rows). Other entries must stay unchanged. */
 async function check(c: HeadCase, firstRow: number, rows: number): Promise<void> {
   const { V, temperature } = c;
   const { logits, entryRow, targets } = headInputs(c);
@@ -30,7 +30,7 @@ async function check(c: HeadCase, firstRow: number, rows: number): Promise<void>
     const seen = [...entryRow.keys()].filter(inside);
     for (const e of [...entryRow.keys()].filter((e) => !inside(e))) expect([logp[e], ent[e]]).toEqual([NaN, NaN]);
     const pick = (x: Float32Array) => Float32Array.from(seen, (e) => x[e]);
-    // 1/T, the product, the log-sum-exp and their difference are rounded.
+    // Rounding occurs in 1/T, the product, the log-sum-exp and their difference.
     const size = 2 * (largest(logits) / temperature) + Math.log(V);
     expectWithin(
       pick(logp),

@@ -40,8 +40,8 @@ test('logits whose exp overflows f32', () =>
     Float32Array.of(900, 899, -900, 0, 898, -500, -501, -500, -502, -900),
   ));
 
-// The vocabulary sizes of SmolLM2 and Qwen, with one thread per row as on a software adapter. A single running sum over so many terms had
-// errors of 5e-5 and 2e-4.
+// The vocabulary sizes of SmolLM2 and Qwen, with one thread per row as on a software adapter. With a single running sum over so many terms,
+// the errors were 5e-5 and 2e-4.
 test.each([49_152, 151_936])('a vocabulary of %i words in one lane is as exact as a small one', (V) =>
   withGpu(async (gpu) => {
     const like = { adapter: { ...gpu.adapter, isSoftware: true }, dispatch: gpu.dispatch.bind(gpu) } as unknown as Gpu;

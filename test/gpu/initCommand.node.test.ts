@@ -1,6 +1,6 @@
 /**
- * Tests that tasks of `webgrpo init` learn on the real engine; in --full every template, and the example of docs/guides/tasks.md. With the
- * scripted engine: test/unit/initCommand.test.ts.
+ * Tests that tasks of `webgrpo init` learn on the real engine; in --full every template, and the example of docs/guides/tasks.md. Tests
+ * with the scripted engine: test/unit/initCommand.test.ts.
  */
 
 import { existsSync, mkdtempSync, readFileSync } from 'node:fs';
@@ -31,7 +31,7 @@ const shipped = async () =>
     }),
   );
 
-/** Returns the mean rewards of the steps. */
+/** Returns the mean reward of each step. */
 async function rewardsOf(
   text: string,
   overrides: string[],

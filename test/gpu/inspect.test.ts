@@ -19,7 +19,7 @@ import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/work
 import { tinyConfig } from './tinyModel.ts';
 
 const [LOW, HIGH, DUAL] = [0.2, 0.28, 3];
-/** One mini-batch per problem, and a learning rate that moves the policy out of the clip between two of them. */
+/** Each problem is one mini-batch. The learning rate is so large that the second mini-batch is off policy beyond the clip. */
 const config = resolveTrainConfig({
   name: 'tiny',
   model: { path: 'x' },
@@ -37,7 +37,7 @@ const config = resolveTrainConfig({
   trainer: { totalTrainingSteps: 2, testFreq: 0, valBeforeTrain: false },
 });
 
-/** Every third problem gives equal rewards, so its samples are skipped. */
+/** Every third problem has equal rewards in its group, so its samples are skipped. */
 const task: Task = {
   name: 'lengths',
   train: (i) => ({ id: `p${i}`, messages: [{ role: 'user', content: `say ${i}` }], answer: String(i) }),
@@ -111,7 +111,7 @@ test('ratio, clip, advantage and gradient of each token are those of the config 
     const numbers = inputs.updated!();
     const advantages = advantagesOf(samples);
     for (const [s, { group, trajectory }] of samples.entries()) {
-      // token-mean over the mini-batch, which is the group
+      // token-mean over the mini-batch, which here is one group
       const inGroup = samples.filter((other) => other.group === group).map((other) => other.trajectory);
       const count = inGroup.reduce((sum, { mask }) => sum + mask.reduce((a, b) => a + b, 0), 0);
       trajectory.mask.forEach((mask, t) => {

@@ -1,4 +1,7 @@
-/** Needs no GPU. It is in this folder because these files run in a page as well as in Node. All programs: test/unit/javascript.test.ts. */
+/**
+ * This test needs no GPU. It is in this folder because files of this folder run both in a page and in Node. Test of all programs:
+ * test/unit/javascript.test.ts.
+ */
 import { expect, test } from 'vitest';
 import { runJavascript } from '../../src/tasks/tools/javascript.ts';
 

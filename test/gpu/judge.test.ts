@@ -1,4 +1,7 @@
-/** Tests a judge on our own engine with the reference's weights, on a tiny model: its scores, and when they are computed. */
+/**
+ * Tests a judge model that runs on webgrpo's engine with the weights of the reference policy, on a tiny model: its scores, and when they
+ * are computed.
+ */
 import * as Comlink from 'comlink';
 import { afterEach, expect, test, vi } from 'vitest';
 
@@ -24,7 +27,7 @@ const task: SyncTask = {
 };
 
 const PROMPT = '{response} ?';
-// Any digit that the random model outputs counts.
+// Any digit that the random model generates counts as a score.
 const JUDGE = { weight: 0.5, prompt: PROMPT, max: 1e9, maxPromptLength: 112, maxNewTokens: 12, maxNumSeqs: 3 };
 
 const configOf = (more: object = {}) =>

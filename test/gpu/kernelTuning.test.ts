@@ -1,4 +1,7 @@
-/** Tests the choice of kernels: it changes no bit, is stored under the adapter's identity, and refuses tables that do not fit. */
+/**
+ * Tests the choice of kernels: it changes no bit of the results, the table is stored under the adapter's identity, and tables that do not
+ * fit are refused.
+ */
 import { expect, test } from 'vitest';
 import type { MatmulVariant } from '../../kernels/tiles.ts';
 import { Gpu } from '../../src/gpu/device.ts';
@@ -55,7 +58,7 @@ test('training under two pinned tables gives the same bits', () =>
     expect(builtIn[0]).not.toEqual(builtIn[1]);
   }));
 
-/** Creates a store in memory. `before` is the content of every file that was not written. */
+/** Creates a file store in memory. `before` is the content of files that were not written in it. */
 function memoryStore(before: Uint8Array | undefined): FileStore & { files: Map<string, Uint8Array> } {
   const files = new Map<string, Uint8Array>();
   const bytesOf = (path: string) => files.get(path) ?? before;

@@ -1,14 +1,19 @@
-/** Records which kernels ran, for the list at the end of `npm test`. Names are those of `defineKernel`, `f16 NAME` for 16-bit forms. */
+/**
+ * Records which kernels ran, for the list of untested kernels at the end of `npm test`. Names are those of `defineKernel`, `f16 NAME` for
+ * 16-bit forms.
+ */
 import { appendFileSync, existsSync, writeFileSync } from 'node:fs';
 import { printedKernels } from '../printedKernels.ts';
 
-/** Head dims of common models: attention is printed for any multiple of 4. */
+/** Head dims of common models, whose attention kernels are listed. A kernel can be generated for any multiple of 4. */
 const HEAD_DIMS = [16, 24, 32, 64, 128];
 
 const names = new Set<string>();
 const seen = new WeakSet<GPUComputePipeline>();
 
-/** Records every pipeline that is set, because those are dispatched next. Pipelines that are compiled ahead and never used do not count. */
+/**
+ * Records every pipeline that is set in a pass, because a set pipeline is dispatched next. Pipelines that are only compiled do not count.
+ */
 export function recordKernels(): void {
   const prototype = GPUComputePassEncoder.prototype;
   const setPipeline = prototype.setPipeline;
@@ -21,7 +26,7 @@ export function recordKernels(): void {
   };
 }
 
-/** Adds the kernels since the last call to the file that scripts/test.mjs names, and writes the printed kernels next to it. */
+/** Adds the kernels since the last call to the file that scripts/test.mjs names, and writes the text of generated kernels next to it. */
 export function writeKernelsRun(): void {
   const file = process.env['KERNELS_RUN'];
   if (file && names.size > 0) appendFileSync(file, `${[...names].join('\n')}\n`);

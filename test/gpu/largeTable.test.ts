@@ -1,4 +1,6 @@
-/** Tests that a head that reads the table directly gives the same bits as one that reads a transposed copy, with less memory. */
+/**
+ * Tests that an LM head that reads the embedding table directly gives the same bits as one that reads a transposed copy, with less memory.
+ */
 import { expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
 import { PlannedGpu } from '../../src/gpu/plannedGpu.ts';
@@ -13,7 +15,7 @@ import { tinyConfig } from './tinyModel.ts';
 
 const adam = { lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.1, gradClip: 1 };
 
-/** Returns log-probs, tokens sampled before and after an update, the weights then, and bytes allocated. */
+/** Returns log-probs, the tokens sampled before and after an update, the weights after it, and the bytes allocated. */
 async function run(config: typeof tinyConfig, maxArenaBytes: number, headCopyBytes?: number) {
   const gpu = await Gpu.create({ maxArenaBytes });
   const model = createModel(gpu, config, 64);

@@ -30,7 +30,7 @@ beforeAll(async () => {
 });
 afterAll(() => engine.destroy());
 
-/** Returns a learner at its start, whatever earlier tests did with the engine. */
+/** Returns a learner in its initial state, independent of what earlier tests did with the engine. */
 async function fresh(): Promise<Learner> {
   const learner = new Learner({ engine, config });
   await learner.loadState(start);
@@ -63,7 +63,7 @@ async function rowsOf(learner: Learner, n = 3): Promise<TrainRow[]> {
   return rows.map((row, i) => ({ ...row, advantages: (i % 3) - 0.8 }));
 }
 
-// The first test that waits for kernels to compile.
+// The long timeout is for the compilation of kernels, for which the first test waits.
 test("the example's loop has the trainer's numbers, bit for bit, on three steps", { timeout: 240_000 }, async () => {
   await fresh();
   const history = await grpo(engine, 3);
@@ -131,7 +131,7 @@ test('DPO as a function of all rows: log 2 at the start, then less, however the 
   const second = await prefer(learner, pairs);
   expect(second).toBeLessThan(first);
   const after = await engine.model.exportWeights();
-  // Each row is a separate micro-batch; the function still receives complete pairs.
+  // Each row becomes a separate micro-batch. The loss function must still receive complete pairs.
   const { actor } = config;
   const cut = new Learner({ engine, config: { ...config, actor: { ...actor, ppoMicroBatchSizePerGpu: 1 } } });
   await cut.loadState(start);
@@ -158,7 +158,7 @@ test('a state resumes bit for bit, in another engine too', async () => {
   expect(want[1].updates).toBe(3);
   expect(want[1].rows).not.toEqual(want[0].rows);
   const weights = await other.model.exportWeights();
-  // The format of a run's folder and of a trainer.
+  // The saved state has the format of a run folder, and a trainer can restore it.
   const state = await moved.saveState();
   expect(parseTrainerState(JSON.stringify(state.state), 'state', undefined)).toEqual(state.state);
   const trainer = new GrpoTrainer({ config, task, engine: other });
@@ -321,7 +321,7 @@ test('a failed call adds no gradient and keeps the earlier ones', async () => {
   expect(learner.updates).toBe(1);
 });
 
-/** Number of calls of each kind. */
+/** Number of calls of each kind after the first one. */
 const ROUNDS = isFull ? 40 : 8;
 test(`${5 * ROUNDS} calls after the first of each kind make nothing on the device`, { timeout: 240_000 }, async () => {
   const learner = await fresh();

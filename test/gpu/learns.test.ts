@@ -1,4 +1,7 @@
-/** A model of random weights learns reverse-text with the shipped configs. Every day, the page's run shows that a reward rises (train.spec). */
+/**
+ * A model of random weights learns reverse-text with the shipped configs. In the everyday tests, a run in the page shows that the reward
+ * rises (train.spec.ts).
+ */
 import { expect, test } from 'vitest';
 import grpoYaml from '../../configs/reverse-text.yaml?raw';
 import sftYaml from '../../configs/reverse-text-sft.yaml?raw';
@@ -13,7 +16,7 @@ import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts
 import { isFull } from './full.ts';
 
 const STEPS = 24;
-/** Number of steps at either end whose mean rewards are compared. */
+/** Number of steps at the start and at the end whose mean rewards are compared. */
 const SPAN = 6;
 
 test.runIf(isFull)(
@@ -63,7 +66,7 @@ test.runIf(isFull)(
   240_000,
 );
 
-/** optimizers.test.ts tests the numbers of each optimizer. */
+/** Tests that each optimizer learns. optimizers.test.ts compares their numbers to float64. */
 test.runIf(isFull).each([
   ['Muon', 3e-3],
   ['SignSGD', 1e-3],
@@ -104,7 +107,7 @@ test.runIf(isFull).each([
     });
     engine.destroy();
     expect(losses[0]).toBeGreaterThan(5);
-    // Letters alone, each equally likely, have ln 26 = 3.26 nats.
+    // A model that knows only that answers consist of letters, each equally likely, has a loss of ln 26 = 3.26 nats.
     expect(losses.at(-1), losses.map((loss) => loss.toFixed(2)).join(' ')).toBeLessThan(2.6);
   },
   240_000,

@@ -1,4 +1,7 @@
-/** Runs live parts of lessons on the GPU: group A of lesson 1, and two steps of lesson 3's loop. On SwiftShader they are the recorded ones. */
+/**
+ * Runs live parts of lessons on the GPU: group A of lesson 1, and two steps of lesson 3's loop. On SwiftShader the results must equal the
+ * recorded ones.
+ */
 
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
@@ -26,7 +29,7 @@ test('group A of lesson 1 is drawn on the GPU as it was recorded', { timeout: 24
   const drawing = { onSample: (sample: Sample) => void samples.push(sample), signal: new AbortController().signal };
   await firstGroup({ config: recipe, engine, task: gsm8kToolTask() }, drawing);
   engine.destroy();
-  // Tries arrive as they end, and have no advantage before the group is complete.
+  // Tries arrive in the order in which they end, and have no advantage before the group is complete.
   const comparable = (tries: ReturnType<typeof triesOf>) =>
     tries
       .map((one) => JSON.stringify([one.messages, one.score, one.acc, one.stopReason, one.responseTokens, one.extra]))

@@ -1,4 +1,4 @@
-/** Tests the program of lesson 7 that makes faulty runs: a small step with each fault shows what the lesson says of it. */
+/** Tests the program of lesson 7 that makes faulty runs: a small step with each fault shows what the lesson says about the fault. */
 
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
@@ -16,7 +16,7 @@ async function firstStep(fault: string): Promise<{ metrics: Metrics; samples: Sa
   return steps[0];
 }
 
-/** Limit of a test that hangs. The first one compiles all kernels, for which a busy machine needs more than a minute. */
+/** Timeout of a test in milliseconds. The first test compiles all kernels, which takes a busy machine more than a minute. */
 const GUARD_MS = 300_000;
 
 const differ = 'training/rollout_probs_diff_max';

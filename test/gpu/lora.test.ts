@@ -37,7 +37,7 @@ function loraModel(gpu: Gpu, lora: LoraConfig | undefined, config: ModelConfig =
   return model;
 }
 
-/** Changes adapters from their start, so that every gradient is non-zero. */
+/** Changes adapters from their initial values, so that every gradient is non-zero. */
 async function stir(model: LlamaModel): Promise<TensorMap> {
   const r = rng(8);
   const tensors = await model.lora!.weights.exportTensors();
@@ -169,7 +169,7 @@ test('dropout: the gradient is that of the masked loss, and every micro-batch ha
     const model = loraModel(gpu, { ...LORA, dropout: 0.3 });
     const start = await stir(model);
     const value = async () => {
-      // A new engine restarts its dropout masks.
+      // A new engine starts its sequence of dropout masks again.
       const { logProbs, entropy } = await new WgslEngine(gpu, model, 64).forwardBackward(batch, loss, options);
       return logProbs.reduce((sum, p, e) => sum + p * loss.dLogProbs[e] + entropy[e] * loss.dEntropy[e], 0);
     };

@@ -42,7 +42,7 @@ const config: ModelConfig = {
   initializerRange: 0.02,
 };
 
-/** Rows of at most 4 MiB, created on demand. */
+/** Weights that are generated on demand, in pieces of rows of at most 4 MiB. */
 const weights: WeightSource = {
   async *pieces() {
     const { uniform } = rng(1);

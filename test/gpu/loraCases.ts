@@ -1,4 +1,6 @@
-/** Adapters of one, two and three modules of a matrix, some columns without one, with their float64 results. */
+/**
+ * Cases of LoRA adapters: one, two and three modules of a fused matrix, some with columns that have no adapter, and their float64 results.
+ */
 import type { LoraSpan } from '../../src/gpu/ops/lora_up.ts';
 import * as reference from '../../src/extensions/verify/reference/ops.ts';
 import { rng } from '../random.ts';
@@ -26,7 +28,7 @@ function spans(...list: [number, number][]): LoraSpan[] {
   return list.map(([column, width]) => ({ column, width }));
 }
 
-/** Returns t [N, T], b [R, J], and dy [N, Y], with their results in float64. `size` sums absolute terms. */
+/** Returns t [N, T], b [R, J], and dy [N, Y], with their results in float64. `size` is the sum of the absolute terms. */
 export function loraValues({ N, R, Y, spans, scale }: LoraCase) {
   const T = spans.length * R;
   const J = spans.reduce((sum, { width }) => sum + width, 0);
@@ -42,7 +44,7 @@ export function loraValues({ N, R, Y, spans, scale }: LoraCase) {
       [(x: number) => x, y, dt, db],
       [Math.abs, ySize, dtSize, dbSize],
     ] as const) {
-      // The module's own t [N, R], PEFT's B [width, R], and dy [N, width].
+      // Returns one module's part: its t [N, R], PEFT's B [width, R], and dy [N, width].
       const ts = Float64Array.from({ length: N * R }, (_, i) => sign(t[Math.floor(i / R) * T + s * R + (i % R)]));
       const bs = Float64Array.from({ length: width * R }, (_, i) => sign(b[(i % R) * J + j0 + Math.floor(i / R)]));
       const at = (i: number) => Math.floor(i / width) * Y + column + (i % width);

@@ -10,7 +10,7 @@ test.each(LORA_CASES)('y += scale * t B: $name', (shape) =>
     const y = withRoom(gpu, 'y', old);
     loraUp(gpu, { ...shape, t: gpu.buffer('t', t), b: gpu.buffer('b', b), y });
     const got = await readRoomy(gpu, y, old.length);
-    // R products and sums, the product with scale, the sum with y.
+    // Rounding: R products and sums, the product with scale, the sum with y.
     expectWithin(got, want, (i) => (shape.R + 3) * U * ySize[i]);
   }),
 );

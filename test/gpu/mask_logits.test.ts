@@ -12,7 +12,7 @@ test.each(SIZES)('forbidden tokens cannot be sampled, and all others keep their 
     const n = 5;
     const r = rng(V);
     const W = maskWords(V);
-    // Slot 6 - 2 i % 7 for entry i. Entry 3 is done; entry 4 allows every token.
+    // Entry i uses slot (6 - 2 i) mod 7. The sequence of entry 3 is done; the mask of entry 4 allows every token.
     const slotOf = (i: number) => (6 - 2 * i + 7) % 7;
     const masks = Uint32Array.from({ length: 7 * W }, () => Math.floor(r.uniform() * 2 ** 32));
     masks.fill(0xffffffff, slotOf(4) * W, slotOf(4) * W + W);

@@ -9,7 +9,7 @@ import { expectSame, expectWithin, pattern, readRoomy, roomy, U, withRoom } from
 import { foldedByTwo } from './fold.ts';
 import { withGpu } from './gpu.ts';
 
-/** One output; one short of, at and one past every tile and unroll; long sums; single rows and columns. */
+/** Shapes: one output; one short of, at and one past every tile and unroll; long sums; single rows and columns. */
 const SHAPES = [
   [1, 1, 1],
   [1, 67, 5],
@@ -24,7 +24,7 @@ const SHAPES = [
   [65, 130, 7],
 ] as const;
 
-/** Shapes for pairs of columns: gate's tiles end within up's, at them and past them. */
+/** Shapes for fused pairs of columns (gate and up): tiles of gate end before, at and after a tile of up. */
 const GATED_SHAPES = [
   [1, 2, 5],
   [63, 6, 3],
@@ -48,7 +48,7 @@ export function product([M, N, K]: readonly [number, number, number]): Product {
   return { M, N, K, x: r.normals(M * K), b: r.normals(K * N) };
 }
 
-/** Returns x b in float64, and the same sum with every term positive. */
+/** Returns x b in float64, and the same sum with the absolute value of every term. */
 export function reference({ M, N, K, x, b }: Product): { want: Float64Array; size: Float64Array } {
   const [want, size] = [new Float64Array(M * N), new Float64Array(M * N)];
   for (let m = 0; m < M; m++)
@@ -65,7 +65,7 @@ function transposed(x: Float32Array, rows: number): Float32Array {
   return Float32Array.from({ length: x.length }, (_, i) => x[(i % rows) * cols + Math.floor(i / rows)]);
 }
 
-/** The layouts of a product, and the calls that use them. `old` is the previous content of y, [M, N]. */
+/** The layouts of a matrix product, and the op that computes each. `old` is the previous content of y, [M, N]. */
 export const LAYOUTS = {
   nn: (gpu: Gpu, p: Product, y: View, variant: MatmulVariant, extra: { add?: View; bias?: View } = {}) =>
     matmulNn(gpu, { ...sizes(p), x: gpu.buffer('x', p.x), b: gpu.buffer('b', p.b), y, variant, ...extra }),
@@ -91,7 +91,7 @@ export function testMatmulVariant(variant: MatmulVariant): void {
       for (const layout of ['nn', 'nt'] as const) {
         const y = roomy(gpu, 'y', M * N);
         LAYOUTS[layout](gpu, p, y, variant);
-        // K products and K - 1 sums, separate or fused.
+        // Rounding: K products and K - 1 sums, separate or fused.
         expectWithin(await readRoomy(gpu, y, M * N), want, (i) => (K + 1) * U * size[i]);
       }
     }),

@@ -1,4 +1,4 @@
-/** Runs a training step with the tool of a real MCP server and constrained calls: the calls of an untrained model reach it. */
+/** Runs a training step with the tool of a real MCP server and constrained calls: the calls of an untrained model reach the server. */
 import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
@@ -70,7 +70,7 @@ test('every started call is valid, is answered, and is trained on', async () => 
     const calls = samples.map(({ trajectory }) => trajectory.numToolCalls);
     expect(calls.filter((count) => count > 0).length).toBeGreaterThan(0);
     expect(samples.reduce((sum, { trajectory }) => sum + trajectory.numToolErrors, 0)).toBe(0);
-    // The held-out samples at the end call it too.
+    // The held-out samples, evaluated after the step, call the tool too.
     expect(stats.calls).toBeGreaterThanOrEqual(calls.reduce((a, b) => a + b, 0));
     expect(stats.errors).toBe(0);
   } finally {

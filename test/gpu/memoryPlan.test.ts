@@ -62,7 +62,7 @@ const policy: TrainLoss = {
 };
 const ADAMW = { lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 };
 
-/** Generates two tokens, with everything that needs additional buffers if requested. */
+/** Generates two tokens, if requested with every setting that needs additional buffers. */
 const generate = (engine: RolloutEngine, { adjustedDraws }: Pick<DeviceSpec, 'adjustedDraws'> = {}) =>
   engine.generate({
     requestId: 'a',
@@ -147,9 +147,9 @@ test('packed weights: their largest matrix as float32 is planned if it decides t
   const line = (change: Partial<Sizes>, name: string) =>
     planMemory({ ...sizes, ...change }).find((item) => item.name === name)!.bytes;
   const table = 20_000 * 64 * 4;
-  expect(line({}, 'staging')).toBe(table); // nothing follows the load
-  expect(line({ use: 'score' }, 'staging')).toBe(2 * 4096 * 4); // more buffers follow, and the table is freed before
-  const odd = { ...tall, intermediateSize: 190 }; // no product reads it packed
+  expect(line({}, 'staging')).toBe(table); // nothing is allocated after the load
+  expect(line({ use: 'score' }, 'staging')).toBe(2 * 4096 * 4); // the table is freed before more buffers are allocated
+  const odd = { ...tall, intermediateSize: 190 }; // a size with which products do not read packed weights
   expect(line({ config: odd }, 'weights') - line({}, 'weights')).toBeGreaterThan(table / 2);
 });
 
@@ -200,7 +200,7 @@ test('a suggested change saves what the message says', () => {
 test('the plan has a line for penalties if they are configured', () => {
   const line = (sizes: DeviceSpec) => planMemory(sizes).find(({ name }) => name === 'penalties')?.bytes;
   expect(line(spec)).toBeUndefined();
-  // Per slot: a row of changed logits, and a row of counts.
+  // Bytes of a row of adjusted logits and a row of counts for each slot.
   const rows = 2 * spec.rollout!.maxNumSeqs * config.vocabSize * 4;
   expect(line({ ...spec, adjustedDraws: true })).toBeGreaterThan(rows);
 });

@@ -102,7 +102,7 @@ const inMemory = (checkpoint: ModelCheckpoint, dtype: 'F32' | 'F16' | 'BF16' = '
 
 test('a tensor of many pieces: host memory stays at a few pieces, and every value arrives', () =>
   withGpu(async (gpu) => {
-    // An embedding of 25 MB and products wider than a piece of 8 MiB.
+    // Sizes that make an embedding of 25 MB, and matrices wider than a piece of 8 MiB.
     const config = { ...tinyConfig, vocabSize: 40_000, hiddenSize: 156, intermediateSize: 15_000, numHiddenLayers: 1 };
     const weights: TensorMap = new Map(
       parameterSpecs(config).map(({ name, shape }, t) => {

@@ -24,7 +24,7 @@ test.each([
     newtonSchulz(gpu, { x: gpu.buffer('x', g), y, ...scratch, partial, rows, cols, scale: 0.5 });
     const want = orthogonalized(f64(g), rows, cols).map((v) => 0.5 * v);
     expectWithin(await readRoomy(gpu, y, rows * cols), want, () => orthogonalError(Math.max(rows, cols)));
-    // Independent of the reference: the result is nearly orthogonal, so rows (or columns) have about the same length.
+    // A check that does not use the reference: the result is nearly orthogonal, so all rows (or columns) have about the same length.
     if (d === 1) return;
     const norms = Array.from({ length: d }, (_, i) =>
       Math.hypot(...want.filter((_, at) => (rows <= cols ? Math.floor(at / cols) : at % cols) === i)),

@@ -1,6 +1,6 @@
 /**
- * Tests steps with numbers that are not finite, or with equal rewards: they are reported, counted and saved. After three in a row the run
- * ends.
+ * Tests steps with numbers that are not finite, or with equal rewards: such steps are reported, counted and saved. After three in a row the
+ * run ends.
  */
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { NotFiniteError } from '../../src/errors.ts';

@@ -1,4 +1,4 @@
-/** Tests packing and unpacking: the resulting values, their size, and that neighbouring values stay unchanged. */
+/** Tests packing and unpacking of weights: the resulting values, their size, and that neighbouring values stay unchanged. */
 import { describe, expect, test } from 'vitest';
 import type { View } from '../../src/gpu/device.ts';
 import { pack } from '../../src/gpu/ops/pack.ts';
@@ -11,7 +11,9 @@ import { withGpu } from './gpu.ts';
 
 const SIZES = [1, 31, 32, 33, 64, 1000, 2049];
 
-/** Returns the resulting values in float64, and the error bound of f32: a value between two steps can round to either. */
+/**
+ * Returns the resulting values in float64, and the error bound of f32: a value halfway between two quantization steps can round to either.
+ */
 function expected(format: PackedFormat, x: Float32Array): { values: Float64Array; allowed: (i: number) => number } {
   if (format === 'float16') return { values: f64(x), allowed: (i) => Math.max(Math.abs(x[i]) * 2 ** -11, 2 ** -25) };
   const { values, scales } = quantize(f64(x), format === 'int8' ? 8 : 4);

@@ -1,4 +1,7 @@
-/** Tests of one tile of the product with packed weights: bit for bit as if unpacked first, and close to float64 of the unpacked values. */
+/**
+ * Tests of one tile of the product with packed weights: the results equal those with weights unpacked first, bit for bit, and are close to
+ * float64.
+ */
 import { test } from 'vitest';
 import type { PackedVariant } from '../../kernels/tiles.ts';
 import { PACKED_FORMATS, packedBytes, type PackedFormat } from '../../src/gpu/packedFormat.ts';
@@ -11,7 +14,7 @@ import { rng } from '../random.ts';
 import { expectSame, expectWithin, readRoomy, roomy, U, withRoom } from './check.ts';
 import { withGpu } from './gpu.ts';
 
-/** [M, N, K]: one run of eight; blocks that end within a row; one short of, at and one past the tiles' rows. */
+/** [M, N, K]: one block of eight values; blocks that end within a row; row counts one short of, at and one past those of the tiles. */
 const SHAPES = [
   [1, 8, 8],
   [3, 24, 40],
@@ -23,7 +26,7 @@ const SHAPES = [
 
 interface Case {
   x: Float32Array;
-  /** Packed [K, N] or, transposed, [N, K]. */
+  /** Packed weights in the layout [K, N] or, transposed, [N, K]. */
   packed: View;
   /** The unpacked values. */
   plain: View;

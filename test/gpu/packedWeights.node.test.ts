@@ -1,4 +1,4 @@
-/** Tests frozen weights with fewer bits: the model equals the one with the unpacked values, and needs less memory. */
+/** Tests frozen weights with fewer bits: a model with packed weights equals one with the unpacked values, and needs less memory. */
 import { describe, expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
 import { PACKED_FORMATS, type PackedFormat } from '../../src/gpu/packedFormat.ts';
@@ -32,7 +32,7 @@ const lora: LoraConfig = {
 };
 const adam = { lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 };
 
-/** Splits weights into pieces of five rows, so that parts of a matrix arrive one after another. */
+/** Splits weights into pieces of five rows, so that the parts of a matrix arrive one after another. */
 const inPieces = (weights: TensorMap): WeightSource => ({
   async *pieces() {
     for (const [name, { shape, data }] of weights) {
@@ -43,7 +43,7 @@ const inPieces = (weights: TensorMap): WeightSource => ({
   },
 });
 
-/** A config with all sides multiples of 8, so that products read its weights packed. */
+/** A config in which all sizes are multiples of 8, so that matrix products read packed weights directly. */
 const even = { ...config, vocabSize: 296, hiddenSize: 24, intermediateSize: 40, headDim: 8 };
 
 /** Returns log-probs, two updates of the adapters, and sampled tokens. */
@@ -77,7 +77,7 @@ async function run(
 describe.each(PACKED_FORMATS)('%s', (format) => {
   test.each([
     ...(isFull ? [['unpacked first', config, {}] as const] : []),
-    // The everyday tests use one format, because only the kernels that unpack differ.
+    // The everyday tests use only one format, because the formats differ only in their kernels for unpacking.
     ...(isFull || format === 'int4'
       ? [['unpacked first, a table in chunks', config, { maxArenaBytes: 2 * 64 * 20 * 4 }] as const]
       : []),
@@ -108,7 +108,7 @@ describe.each(PACKED_FORMATS)('%s', (format) => {
   });
 });
 
-/** Returns a source with the matrices as blocks of a GGUF file, in pieces of 24 rows, and tensors without a type as float32. */
+/** Returns a weight source with matrices as blocks of a GGUF file, in pieces of 24 rows, and tensors without a type as float32. */
 function inBlocks(config: ModelConfig, typeOf: (name: string) => 'Q8_0' | 'Q4_0' | undefined) {
   const r = rng(9);
   const weights: TensorMap = initWeights(config, 3);
@@ -159,7 +159,7 @@ describe('packed by the file that they are from', () => {
     const { source, stored, weights } = inBlocks(config, typeOf);
     const packed = await run(gpu, config, source, undefined, stored);
     const bytes = gpu.counters.bytes;
-    const plain = await run(gpu, config, weights, undefined, stored); // which a map is not packed by
+    const plain = await run(gpu, config, weights, undefined, stored); // weights in memory are not packed
     expect(packed.base).toEqual(plain.base);
     expect(packed.base).toEqual(weights);
     expect(gpu.counters.bytes - bytes).toBeGreaterThan(bytes);

@@ -1,4 +1,4 @@
-/** Tests that passes are timed by label if the adapter has timestamps, and that their results stay the same. */
+/** Tests that passes are timed by label if the adapter has timestamps, and that timing does not change the results. */
 import { expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
 import { addInto } from '../../src/gpu/ops/add_into.ts';
@@ -32,7 +32,7 @@ test('only labelled passes since the last read are timed, and the data is what r
       const timed = await read();
       expect(timed.first).toBe(7);
       expect(Object.keys(timed.times!)).toEqual(['a']);
-      // A clock can be coarse but never runs backwards. The pass takes less time than our clock measured around it.
+      // A GPU clock can be coarse but never runs backwards. The time of the pass is less than the wall time measured around it.
       expect(timed.times!['a']).toBeGreaterThanOrEqual(0);
       expect(timed.times!['a']).toBeLessThan(performance.now() - start + 1);
       expect((await read()).times).toEqual({});

@@ -3,8 +3,8 @@ import type { GpuCounters } from '../../src/gpu/device.ts';
 import { planMemory, type Sizes, totalBytes } from '../../src/workers/memoryPlan.ts';
 
 /**
- * Expects the planned bytes exactly, except for read-backs: their buffer is as large as the largest read so far, and planned as large as it
- * can become.
+ * Expects the planned bytes exactly, except for read-backs: their buffer is as large as the largest read so far, while the plan contains
+ * the largest size that it can reach.
  */
 export function expectPlanned(sizes: Sizes, { bytes, stagingBytes }: GpuCounters): void {
   const plan = planMemory(sizes);

@@ -11,14 +11,14 @@ import { rng } from '../random.ts';
 import { recipeSpec } from '../recipeSpec.ts';
 import { poisoned, withGpu } from './gpu.ts';
 
-/** Sample lengths: empty, one, odd, across workgroups. */
+/** Sample lengths: zero, one, odd, across workgroups. */
 const LENGTHS = [1, 7, 0, 64, 130, 3];
 const SEQ_START = LENGTHS.reduce((starts, n) => [...starts, starts[starts.length - 1] + n], [0]);
 const E = SEQ_START[LENGTHS.length];
 
 type AllRows = Record<keyof PolicyRows, Float32Array>;
 
-/** Returns random rows. `drift` scales log ratios; with `extremes`, every 17th is far outside. */
+/** Returns random rows. `drift` scales log ratios; with `extremes`, every 17th ratio is far outside of the clip range. */
 function randomRows(seed: number, drift: number, extremes: boolean): { logp: Float32Array; rows: AllRows } {
   const random = rng(seed);
   const logp = random.normals(E).map((x) => -0.01 - Math.abs(x));
@@ -64,7 +64,9 @@ function inFloat64(spec: PolicyLossSpec, logp: Float32Array, rows: AllRows): Flo
   return computePolicyLoss(spec, { logp, oldLogp, refLogp, ...rest, seqStart: SEQ_START }).grad;
 }
 
-/** exp() in WGSL has an error of up to (3 + 2 |x|) ulp, x up to 20, and the ratio that of rounding logp - oldLogp. */
+/**
+ * Rounding: exp() in WGSL has an error of up to (3 + 2 |x|) ulp, with x up to 20. The ratio also has the rounding error of logp - oldLogp.
+ */
 const RTOL = 2e-5;
 
 test.each(Object.keys(POLICY_LOSSES))('%s', async (lossMode) => {

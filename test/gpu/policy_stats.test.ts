@@ -7,7 +7,7 @@ import { withGpu } from './gpu.ts';
 
 const [CLIP_LOW, CLIP_HIGH] = [0.2, 0.3];
 
-/** The sequence term of each recipe's loss. */
+/** Term of each recipe's loss that is summed over a sequence. d = logp - oldLogp. */
 const TERMS: Record<string, (d: number, advantage: number) => number> = {
   gspo: (d) => d,
   luspo: (d) => d,
@@ -48,7 +48,7 @@ async function check(lengths: number[], recipe: string): Promise<void> {
     const loss = recipeSpec(recipe, { clipRatioLow: CLIP_LOW, clipRatioHigh: CLIP_HIGH });
     const params = { S, ...loss.numbers };
     gpu.dispatch(policyLossKernels(loss).stats!.kernel, views, params, Math.ceil(S / 64));
-    // The difference of the logs, the clip bound, and the sum.
+    // Rounding: the difference of the log-probs, the clip bound, and the sum.
     expectWithin(await readRoomy(gpu, stats, S * 4), want, (i) => (most + 2) * U * size[i]);
   });
 }

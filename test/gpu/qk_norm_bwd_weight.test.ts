@@ -25,7 +25,7 @@ async function check(sizes: Case, qkv: Float32Array, dqkv: Float32Array): Promis
   const dy = splitHeads(dqkv, [H, K, K], N, D);
   const rstds = gains.map((gain, s) => Float32Array.from(rmsnorm(x[s], f64(gain), 1e-6).rstd));
   const back = gains.map((gain, s) => rmsnormBwd(dy[s], x[s], f64(gain), f64(rstds[s])));
-  // Rounding errors are relative to these: with every product positive, the two terms of dx differ only in sign.
+  // Rounding errors are relative to these: the terms of dx with the absolute value of every product.
   const size = gains.map((gain, s) => rmsnormBwd(abs64(dy[s]), abs64(x[s]), abs64(gain), f64(rstds[s])).dweight);
   const want = joinHeads([back[0].dx, back[1].dx, dy[2]], N);
   const wantWeight = [...back[0].dweight, ...back[1].dweight].map((g, i) => g + old[i]);
@@ -47,7 +47,7 @@ async function check(sizes: Case, qkv: Float32Array, dqkv: Float32Array): Promis
   });
 }
 
-/** Returns rstd (|w dy| + |x| rstd^2 mean |w dy x|) for q and k, and 0 for v, which must not change. */
+/** Returns the absolute terms rstd (|w dy| + |x| rstd^2 mean |w dy x|) for q and k, and 0 for v, which must not change. */
 function headBounds(
   { N, H, K, D }: Case,
   qkv: Float32Array,

@@ -12,7 +12,8 @@ test.each([1, 63, 64, 65, 131])('log-prob, log mass, count and entropy of %i sam
   withGpu(async (gpu) => {
     const [V, R, cap] = [11, 3, 4];
     const logits = rng(n).normals(R * V, 2);
-    // Slot s samples its (s % 3 + 1)-th token, token s % V, from row s % R at its own temperature. Every fifth slot is done.
+    // Slot s samples its (s % 3 + 1)-th token, which is s % V, from row s % R at the temperature of that row. The sequence of every fifth
+    // slot is done.
     const temperature = (s: number) => [1, 0.5, 0][s % R];
     const invT = (s: number) => (temperature(s) === 0 ? 0 : 1 / temperature(s));
     const rowLogProbs = Array.from({ length: R }, (_, r) =>

@@ -1,6 +1,4 @@
-/**
- * SGD, SignSGD and Muon in float64 like those of PyTorch and prime-rl, over weights in Hugging Face's layout.
- */
+/** SGD, SignSGD and Muon in float64, following PyTorch and prime-rl, over weights in Hugging Face's layout. */
 
 import type { OptimizerOptions } from '../../src/model/engine.ts';
 import type { OptimizerSpec } from '../../src/model/optimizer/spec.ts';
@@ -13,7 +11,7 @@ export interface ReferenceState {
   buffers: Map<string, Float64Array>;
 }
 
-/** Returns a state before the first update. */
+/** Returns the optimizer state before the first update. */
 export const newState = (weights: Weights64): ReferenceState => ({ adamw: newAdamWState(weights), buffers: new Map() });
 
 /**
@@ -84,7 +82,7 @@ function transposed(x: Float64Array, rows: number, cols: number): Float64Array {
   return x.map((_, i) => x[(i % rows) * cols + Math.floor(i / rows)]);
 }
 
-/** [M, K] x [K, N]. */
+/** Returns the product of [M, K] and [K, N]. */
 function product(a: Float64Array, b: Float64Array, M: number, K: number, N: number): Float64Array {
   const y = new Float64Array(M * N);
   for (let i = 0; i < M; i++)

@@ -36,7 +36,7 @@ const parameters = { type: 'object', properties: { x: { type: 'integer' } }, req
 const asked: Partial<SamplingParams>[] = [
   {},
   { stop: ['e', '1'] },
-  // The tag is token 3.
+  // Token 3 is the tag that starts a tool call. The bias makes the model sample it.
   { toolCalls: [{ name: 'square', parameters }], logitBias: [[3, 50]] },
 ];
 

@@ -1,4 +1,6 @@
-/** Replays a kept step: the run's own loss gives the logged numbers, and other losses give the gradients of float64. */
+/**
+ * Replays a stored step: the run's own loss reproduces the logged numbers, and other losses give the gradients of the float64 reference.
+ */
 
 import { beforeAll, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
@@ -27,7 +29,8 @@ const configOf = (algorithm: object, actor: object = {}) =>
     model: { path: 'x' },
     data: { trainBatchSize: 3, maxPromptLength: 48, maxResponseLength: 24, valMaxSamples: 1 },
     rollout: { n: 4, maxNumSeqs: 8, temperature: 1.1 },
-    // KL to the reference, several micro-batches, and a learning rate that moves the policy out of the clip in one step.
+    // Config with a KL term to the reference, several micro-batches, and a learning rate that moves the policy beyond the clip within one
+    // step.
     actor: { ppoMiniBatchSize: 3, ppoMaxTokenLenPerGpu: 160, klLossCoef: 0.1, optim: { lr: 0.02 }, ...actor },
     algorithm,
     trainer: { totalTrainingSteps: 3 },
@@ -51,7 +54,7 @@ const task: Task = {
 
 const model = { ...tinyConfig, vocabSize: 512 };
 let engine: LocalEngine;
-/** Step 2, the weights before its update and after it, and the logged metrics. */
+/** The stored step 2, its logged metrics, and the weights before and after its update. */
 let [kept, metrics, before, after]: [KeptStep, Metrics, TensorMap, TensorMap] = [undefined!, {}, new Map(), new Map()];
 
 beforeAll(async () => {
@@ -67,7 +70,7 @@ beforeAll(async () => {
   kept = await decodeStep(await encodeStep({ step: 2, run: 'tiny', config: '' }, step.samples, step.inputs), 'step-2');
 }, 240_000);
 
-/** Keeps the logged metrics of the loss. The learning rate and the difference to rollout belong to the update. */
+/** Returns the logged metrics that depend on the loss alone. The learning rate and the difference to rollout depend on the update. */
 const ofLoss = (line: Metrics) =>
   Object.fromEntries(
     Object.entries(line).filter(([name]) => name.startsWith('actor/') && !/lr|skipped_|eff_sample|_probs_/.test(name)),
@@ -86,7 +89,7 @@ test("the run's loss at the weights of its step gives the logged numbers, bit fo
   expect(await engine.model.exportWeights()).toEqual(before);
 });
 
-/** Returns the cosines of the float64 model's gradients for d loss / d logp of each loss. */
+/** Returns the cosines between the gradients of the losses, computed by the float64 model from each loss's d loss / d logp. */
 function cosines64(weights: TensorMap, grads: Float64Array[][]): number[][] {
   const all = kept.samples.map((_, s) => s);
   const batch = packMiniBatch(
@@ -127,10 +130,10 @@ test("off-policy tokens are clipped, and the cosines equal float64's, however ma
     after,
     moving.map((i) => losses[i].tokens.grad),
   );
-  // A gradient in float32 through two layers has an error of about 1e-5, and so has a cosine.
+  // A float32 gradient through two layers has a relative error of about 1e-5, and a cosine has the same.
   moving.forEach((i, a) => moving.forEach((j, b) => expect(Math.abs(cosines[i][j] - want[a][b])).toBeLessThan(2e-5)));
   expect(want.flat().some((value) => value < 0.99)).toBe(true); // otherwise the test shows nothing
-  // Room for two copies of the gradients at most.
+  // With a limit of one byte, at most two copies of the gradients are in memory. The results are the same.
   expect(await compareLosses(kept, LOSSES, engine, 1)).toEqual({ losses, cosines });
 }, 240_000);
 

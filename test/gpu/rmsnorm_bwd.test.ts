@@ -34,7 +34,7 @@ test.each([
     });
     const back = reference.rmsnormBwd(f64(dy), f64(x), f64(weight), f64(rstd)).dx;
     const want = residual ? back.map((g, i) => g + dres[i]) : back;
-    // C-term sum over WG threads, 2 products per term, a division (5) and 6 more products and sums.
+    // Rounding: C-term sum over WG threads, 2 products per term, a division (5) and 6 more products and sums.
     const roundings = C / rowGrid(gpu).LANES + 8 + 13;
     const size = sizes(x, dy, weight, rstd);
     expectWithin(
@@ -45,7 +45,7 @@ test.each([
   }),
 );
 
-/** Returns the terms of dx with every sign positive. Rounding errors are relative to these. */
+/** Returns the terms of dx with the absolute value of each. Rounding errors are relative to these. */
 function sizes(x: Float32Array, dy: Float32Array, weight: Float32Array, rstd: Float32Array): Float64Array {
   const C = weight.length;
   const out = new Float64Array(x.length);

@@ -33,7 +33,7 @@ async function check(
     const want = back(f64(dy), f64(x)).map((g, c) => g + old[c]);
     const size = back(abs64(dy), abs64(x));
     await readRoomy(gpu, partial, blocks * C);
-    // Two products, a block's sum, the sum of blocks, and the old value.
+    // Rounding: two products, a block's sum, the sum of blocks, and the addition to the old value.
     const roundings = 3 + RMSNORM_BLOCK_ROWS + blocks;
     expectWithin(await readRoomy(gpu, dweight, C), want, (c) => roundings * U * (size[c] + Math.abs(old[c])));
   });

@@ -35,7 +35,7 @@ export async function run(engine: WgslRolloutEngine, requests: GenerateRequest[]
   return new Map(requests.map((q, i) => [q.requestId, generations[i]]));
 }
 
-/** Runs all requests concurrently and releases each as soon as it is done. */
+/** Runs all requests concurrently and releases each as soon as that request is done. */
 export function runFreeing(engine: WgslRolloutEngine, requests: GenerateRequest[]): Promise<Generation[]> {
   return Promise.all(
     requests.map(async (q) => {

@@ -63,7 +63,7 @@ const sampling: SamplingParams = {
   minP: 0,
   maxNewTokens: 48,
   stopTokenIds: tokenizer.eosTokenIds,
-  // The model is untrained, so biases make it start calls and end its turns.
+  // The model is untrained, so logit biases make it start tool calls and end its turns.
   logitBias: [TAG, tokenizer.eosTokenIds[0]].map((token) => [token, 30]),
 };
 
@@ -109,7 +109,7 @@ test(
       }
       expect(reasons).toContain('aborted');
       expect(reasons.size).toBeGreaterThan(1);
-      // All slots at the same time: with a lost slot, one of these would wait forever.
+      // Fill all slots at the same time. If a slot were lost, one of these requests would wait forever.
       const contextIds = Uint32Array.of(1, 2, 3);
       const all = Array.from({ length: sizes.maxNumSeqs }, (_, i) => ({
         requestId: `all.${i}`,

@@ -1,4 +1,4 @@
-/** Tests a shortage of slots: samples lose them, return, and sample the same tokens as without the loss. */
+/** Tests a shortage of slots: samples that lose their slot and get one again sample the same tokens as samples that keep theirs. */
 import { expect, test } from 'vitest';
 import { type RolloutOptions, WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
@@ -10,7 +10,7 @@ import { tinyModel } from './tinyModel.ts';
 const SHORT = { ...SIZES, maxNumSeqs: 3, maxPrompts: 3, maxBatchedTokens: 24 };
 const TOOL = [ids(4), ids(2)];
 
-/** Settings that a resumed turn must continue with, next to default ones. */
+/** Sampling settings of the samples: defaults, and settings that a preempted turn must still apply when it resumes. */
 const kinds: Partial<SamplingParams>[] = [
   {},
   { frequencyPenalty: 0.8, repetitionPenalty: 1.2, minNewTokens: 5, entropy: true },
@@ -18,7 +18,7 @@ const kinds: Partial<SamplingParams>[] = [
 ];
 const samples = [0, 1, 2].flatMap((p) => [0, 1, 2].map((s) => request(p, s, { maxNewTokens: 10, ...kinds[s] })));
 
-/** Runs two turns with a tool between; `tool` returns a promise for its end. */
+/** Runs two turns with a tool call between them. The call ends when the promise of `tool` resolves. */
 async function twoTurns(
   engine: WgslRolloutEngine,
   q: GenerateRequest,
@@ -32,7 +32,10 @@ async function twoTurns(
   return [first, second];
 }
 
-/** Every tool answers once all samples have called theirs. With few slots, most have lost theirs by then. */
+/**
+ * Runs two turns of each request. The tools answer only when all samples have called theirs. With few slots, most samples have lost their
+ * slot by then.
+ */
 function runSlowly(engine: WgslRolloutEngine, requests: GenerateRequest[]): Promise<Generation[][]> {
   let left = requests.length;
   let answer = () => {};
@@ -75,7 +78,7 @@ test('switched off, samples keep their slots while their tools run', () =>
     let hasEnded = false;
     void d.then(() => (hasEnded = true));
     await Promise.all([a, b, c]);
-    // Another request runs a complete turn in the meantime.
+    // Meanwhile, another request runs a complete turn.
     const contextIds = Uint32Array.from([...samples[1].contextIds, ...(await b).tokenIds, ...TOOL[0]]);
     const sampling = { ...samples[1].sampling, stopTokenIds: [] };
     expect((await engine.generate({ ...samples[1], contextIds, sampling })).tokenIds).toHaveLength(10);

@@ -5,7 +5,7 @@ import { testGpu, withGpu } from './gpu.ts';
 import { request, run, runFreeing, SIZES } from './rolloutCases.ts';
 import { tinyModel } from './tinyModel.ts';
 
-/** 16 slots of 3 words per token: over half a MiB. */
+/** Slots with 3 words per token, so that the sampled tokens of 16 slots take over half a MiB. */
 const MUCH = { ...SIZES, slotCapacity: 3000 };
 
 const requests = [0, 1, 2, 3].flatMap((prompt) => [0, 1, 2].map((sample) => request(prompt, sample)));
@@ -21,7 +21,7 @@ test('tokens, log-probs and kept mass do not depend on how they are read', () =>
     const model = tinyModel(gpu);
     const [little, much] = [SIZES, MUCH].map((sizes) => new WgslRolloutEngine(gpu, model, sizes));
     expect(await run(little, requests)).toEqual(await run(much, requests));
-    // Slots change their sequence while others sample, and some requests need details, which are read from the device.
+    // Slots change their sequence while others sample, and some requests need details, such as entropies, which are read from the device.
     const mixed = inTwoTurns.map((q, i) =>
       i % 3 === 1 ? { ...q, sampling: { ...q.sampling, entropy: true, topLogprobs: 2 } } : q,
     );

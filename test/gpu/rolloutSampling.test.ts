@@ -42,7 +42,7 @@ test('requesting entropy and alternatives changes neither tokens nor log-probs; 
     }
   }));
 
-/** Returns log-probs of the complete vocabulary after a context, by the engine's own alternatives and biases. */
+/** Returns log-probs of the complete vocabulary after a context. A bias forces each token in turn, and the engine reports its log-prob. */
 async function wholeLogProbs(engine: WgslRolloutEngine, contextIds: Uint32Array, promptLength: number) {
   const logProbs = new Float64Array(tinyConfig.vocabSize).fill(NaN);
   const requests = Array.from({ length: tinyConfig.vocabSize }, (_, token) => ({
@@ -50,7 +50,7 @@ async function wholeLogProbs(engine: WgslRolloutEngine, contextIds: Uint32Array,
     contextIds,
     promptLength,
     key: [1, 1] as [number, number],
-    // A bias this large forces the token. Its log-prob is still the model's own.
+    // A bias this large forces the token. The reported log-prob does not include the bias.
     sampling: { ...request(0, 0).sampling, maxNewTokens: 1, logitBias: [[token, 1e4]] as [number, number][] },
   }));
   for (let i = 0; i < requests.length; i += 16) {
@@ -90,7 +90,8 @@ test('log-prob minus log mass is the log-prob under penalties, biases and cuts, 
       expect(Math.abs(logProbsOf(raw, 0.8)[tokenIds[t]] - logProbs[t])).toBeLessThan(2e-5);
     }
     expect(logMass).toBeDefined();
-    // A repetition penalty depends on the sign of the logits, which log-probs do not show, so it is off below.
+    // A repetition penalty depends on the sign of the logits, which cannot be computed from log-probs. So the following comparison turns it
+    // off.
     const additive = { ...settings, repetitionPenalty: 1 };
     const q = request(2, 1, { ...sampling, repetitionPenalty: 1 });
     const drawn = (await run(engine, [q])).get('2.1')!;

@@ -11,7 +11,7 @@ import { testGpu, withGpu } from './gpu.ts';
 import { request } from './rolloutCases.ts';
 import { tinyConfig, tinyModel } from './tinyModel.ts';
 
-/** Keeps `at` requests in flight until all are answered. Calls `after` with the number answered so far. */
+/** Keeps `at` requests in flight until all requests are answered. Calls `after` with the number answered so far. */
 async function stream(
   engine: WgslRolloutEngine,
   count: number,
@@ -57,11 +57,11 @@ test('after 10,000 short requests every slot is free, and memory has not grown',
     const after = gpu.counters;
     expect(after).toMatchObject({ pipelines, bindGroups });
     expect(after.bytes - after.stagingBytes).toBe(bytes - stagingBytes);
-    // The number of overlapping read-backs depends on how busy the host is, so allow one more buffer for them.
+    // The number of overlapping read-backs depends on how busy the host is, so one more read-back buffer is allowed.
     expect(after.stagingBytes).toBeLessThanOrEqual(2 * stagingBytes);
     const { generatedTokens } = await engine.takeStats();
     expect(generatedTokens).toBe(tokens);
-    // All slots at the same time, twice: none is lost, none counts double.
+    // Fill all 64 slots at the same time, twice: no slot was lost, and none is counted twice.
     for (let round = 0; round < 2; round++) {
       const full = Array.from({ length: 64 }, (_, i) => ({ ...make(i), requestId: `full.${i}` }));
       await Promise.all(full.map((q) => engine.generate(q)));

@@ -10,7 +10,7 @@ import { tinyModel } from './tinyModel.ts';
 
 const SPECULATIVE = { maxDraftTokens: 6, minNgram: 1, history: 8, adapt: false };
 const TOOL = [ids(4), ids(2)];
-/** Settings that sampling must continue with after a wrong guess, next to default ones. */
+/** Sampling settings of the samples: defaults, and settings that must still be applied after a wrong draft token. */
 const kinds: Partial<SamplingParams>[] = [
   {},
   { temperature: 0 },
@@ -42,7 +42,7 @@ test.each(cases)('tokens, log-probs, masses and details are those of plain decod
     for (const q of samples) want.push(await twoTurns(plain, q));
     const sizes = { ...SIZES, maxNumSeqs, verifyRows };
     const engine = new WgslRolloutEngine(gpu, model, sizes, { preemption, speculative: SPECULATIVE });
-    // In the second round, the history is right.
+    // In the second round, the drafts from the history are right.
     for (const requests of [samples, [...samples].reverse()])
       expect(await Promise.all(requests.map((q) => twoTurns(engine, q)))).toEqual(
         requests.map((q) => want[samples.indexOf(q)]),
@@ -92,7 +92,10 @@ function chiSquare(counts: number[], probabilities: number[]): { statistic: numb
   return { statistic, bins };
 }
 
-/** Returns the probability of each pair of second and third token after a prompt, over all first tokens, by the trainer's own pass. */
+/**
+ * Returns the probability of each pair of second and third token after a prompt, summed over all first tokens, computed with the trainer's
+ * forward pass.
+ */
 async function pairProbabilities(trainer: WgslEngine, prompt: Uint32Array, V: number): Promise<number[]> {
   const tokensOf = (i: number) => Uint32Array.of(Math.floor(i / V / V), Math.floor(i / V) % V, i % V);
   const samples = Array.from({ length: V ** 3 }, (_, i) => ({ tokens: tokensOf(i), mask: Uint8Array.of(1, 1, 1) }));
@@ -106,7 +109,7 @@ async function pairProbabilities(trainer: WgslEngine, prompt: Uint32Array, V: nu
   return probabilities;
 }
 
-// The third token is sampled from a row that was computed from a guess of the second. It may count only if that guess was right.
+// The third token is sampled from a row that was computed with a draft of the second. It may be accepted only if that draft was right.
 test('pairs of tokens, one mostly guessed and often wrongly, have the model’s distribution: chi-square', () =>
   withGpu(async () => {
     const gpu = await testGpu();
@@ -130,7 +133,7 @@ test('pairs of tokens, one mostly guessed and often wrongly, have the model’s 
     expect(acceptedTokens).toBeGreaterThan(draftTokens / 20);
     expect(acceptedTokens).toBeLessThan(draftTokens / 2);
     const { statistic, bins } = chiSquare(counts, probabilities);
-    // Mean and variance of the distribution are bins - 1 and twice that; four deviations are p < 0.001.
+    // Chi-square: the mean is bins - 1, and the variance twice that. A deviation of four standard deviations has p < 0.001.
     expect(bins).toBeGreaterThan(20);
     expect(statistic).toBeLessThan(bins - 1 + 4 * Math.sqrt(2 * (bins - 1)));
   }));

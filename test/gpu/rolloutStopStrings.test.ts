@@ -1,4 +1,4 @@
-/** Tests stop strings on the GPU: tokens after one are dropped with their log-probs, and the next turn is right. */
+/** Tests stop strings on the GPU: tokens after a stop string are dropped with their log-probs, and the next turn continues correctly. */
 import { expect, test } from 'vitest';
 import type { Vocabulary } from '../../src/model/tokenizer/vocabulary.ts';
 import { packGroups } from '../../src/model/packing.ts';

@@ -22,7 +22,7 @@ const tokenizer = new ChatTokenizer(files.tokenizer, files.config);
 const vocabulary = vocabularyOf(files.tokenizer);
 const V = tokenizer.vocabSize;
 const FORMATS = ['hermes', 'qwen3_coder', 'llama3_json'] as const;
-/** Returns the token with which a call starts. */
+/** Returns the token with which a tool call starts in this format. */
 const opens = (format: CallFormat) => tokenizer.encode(format === 'llama3_json' ? '{' : '<tool_call>')[0];
 const TOOLS: Tool[] = [
   {
@@ -48,7 +48,7 @@ const TOOLS: Tool[] = [
   },
 ];
 const toolCalls = TOOLS.map(({ name, parameters }) => ({ name, parameters }));
-/** Tokens of a turn: enough for any call. */
+/** Token limit of a turn, enough for any call. */
 const LEFT = 56;
 const sizes = { ...SIZES, maxNumSeqs: 8, slotCapacity: 140 };
 const prompt = Uint32Array.from(tokenizer.encode('Tom has 3 apples.'));
@@ -65,7 +65,7 @@ const request = (s: number, format: CallFormat, more: Partial<SamplingParams> = 
     minP: 0,
     maxNewTokens: LEFT,
     stopTokenIds: tokenizer.eosTokenIds,
-    // The model is untrained, so a bias makes it start calls.
+    // The model is untrained, so a logit bias makes it start tool calls.
     toolCalls,
     toolCallFormat: format,
     logitBias: [[opens(format), 30]] as [number, number][],
@@ -73,7 +73,7 @@ const request = (s: number, format: CallFormat, more: Partial<SamplingParams> = 
   },
 });
 
-/** Checks every call of a turn; returns their number. */
+/** Checks every call of a turn; returns the number of calls. */
 function checkCalls({ tokenIds }: Generation, format: CallFormat): number {
   const text = tokenizer.decode(tokenIds, { skipSpecialTokens: true });
   const calls = TOOL_PARSERS[format](text, TOOLS);
@@ -98,7 +98,7 @@ test.each(FORMATS)(
       for (const generation of together.slice(0, 8)) expect(checkCalls(generation, format)).toBeGreaterThan(0);
       expect(together.slice(8)).toEqual(plain);
       const [first] = together;
-      // The next turn continues in the cache, and can call again.
+      // The next turn continues in the KV cache, and can call a tool again.
       const contextIds = Uint32Array.from([...prompt, ...first.tokenIds, ...tokenizer.encode('ok')]);
       expect(checkCalls(await engine.generate({ ...request(0, format), contextIds }), format)).toBeGreaterThan(0);
     }),
@@ -146,7 +146,7 @@ test.each(FORMATS)(
         const mask = guide.mask(state, LEFT - t);
         state = guide.after(state, token);
         if (t % 12 !== 2) continue;
-        // The complete distribution at this position, by one-token samples.
+        // Compute the probability of every token at this position, with one sample per token.
         const context = Uint32Array.from([...prompt, ...tokenIds.subarray(0, t)]);
         const samples = Array.from({ length: V }, (_, j) => ({ tokens: Uint32Array.of(j), mask: Uint8Array.of(1) }));
         const whole = new Float64Array(V);

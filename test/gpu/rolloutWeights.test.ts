@@ -18,7 +18,7 @@ async function engineOf(more: Partial<EngineSpec>): Promise<DeviceEngine> {
   return engine;
 }
 
-/** Records every bind group from now on. A spy that is created later does not see a device in use. */
+/** Starts to record every bind group. The spy must exist before the device is in use, or it sees nothing. */
 const spyOnBinds = () => vi.spyOn(GPUDevice.prototype, 'createBindGroup');
 
 /** Returns the GPUBuffers that passes bind as weights while `work` runs. */
@@ -59,7 +59,7 @@ const FORMS: [string, Partial<EngineSpec>][] = [
   ['a head of its own', { config: { ...specOf().config, tieWordEmbeddings: false, qkvBias: true } }],
 ];
 
-/** Only in --full: the other cases cover adapters over int8 and weights in float16. */
+/** Forms that are tested only in --full. The other cases cover adapters over int8, and float16 weights. */
 const IN_FULL = ['adapters', 'adapters over float16'];
 const CHOSEN = FORMS.filter(([name]) => isFull || !IN_FULL.includes(name));
 
@@ -140,7 +140,7 @@ test('a request in flight keeps its tokens and continues with the new weights fr
   expect([...weightVersions!]).toEqual(Array.from({ length: 40 }, (_, t) => (t < kept ? 0 : 1)));
   expect(tokenIds.slice(0, kept)).toEqual(old.tokenIds.slice(0, kept));
   expect(logProbs.slice(0, kept)).toEqual(old.logProbs.slice(0, kept));
-  // Later tokens are sampled with the current weights, after the earlier tokens.
+  // Later tokens are sampled with the current weights, continuing after the earlier tokens.
   const contextIds = Uint32Array.from([...whole.contextIds, ...tokenIds.slice(0, kept)]);
   const rest = await engine.rollout.generate({ ...request(0, 40 - kept), contextIds });
   expect(rest.logProbs[0]).not.toBe(old.logProbs[kept]);

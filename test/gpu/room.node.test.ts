@@ -1,6 +1,6 @@
 /**
- * Tests `webgrpo room`, `webgrpo join` and our page like users start them: a worker in Node, one in Chromium that is killed during a step,
- * and one that forges. The training must equal that of one device alone, bit for bit, and the reward must rise.
+ * Tests `webgrpo room`, `webgrpo join` and webgrpo's page, started as users start them: a worker in Node, one in Chromium that is killed
+ * during a step, and one that forges. The training must equal that of one device alone, bit for bit, and the reward must rise.
  */
 
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -29,7 +29,7 @@ import { roomEngine } from '../../src/extensions/rooms/roomEngine.ts';
 import { connectByTcp, hasNatsServer } from '../natsServer.ts';
 
 const STEPS = 5;
-/** Number of steps at either end whose mean rewards are compared. */
+/** Number of steps at the start and at the end whose mean rewards are compared. */
 const SPAN = 2;
 const [PROMPTS, N] = [8, 8];
 const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-room-run-'));
@@ -68,7 +68,7 @@ async function openEngine(): Promise<LocalEngine> {
   return createLocalEngine({ ...engineSizes(config), ...withTokenizer(config.model.path, files) });
 }
 
-/** Runs the same training on one device, in mode a of the fully asynchronous pipeline. */
+/** Runs the same training on one device, with the fully asynchronous pipeline in its on-policy mode (verl's mode a). */
 async function trainAlone(engine: LocalEngine): Promise<{ history: Metrics[]; drawn: string[][] }> {
   const modeA = ['stalenessThreshold=0', 'triggerParameterSyncStep=1', 'onStale=wait'];
   const config = configOf('trainer.pipeline=fully-async', ...modeA.map((setting) => `asyncTraining.${setting}`));
@@ -78,7 +78,7 @@ async function trainAlone(engine: LocalEngine): Promise<{ history: Metrics[]; dr
   return { history, drawn };
 }
 
-/** Opens our page in a separate Chromium, from a separate server. */
+/** Opens webgrpo's page in a separate Chromium, served by a separate server. */
 async function openChromium() {
   const server = await createServer({
     configFile: 'vite.config.ts',
@@ -90,7 +90,7 @@ async function openChromium() {
   const browser = await chromium.connect(browserServer.wsEndpoint());
   return {
     page: await browser.newPage({ baseURL: server.resolvedUrls!.local[0] }),
-    /** kills the browser like a machine failure */
+    /** kills the browser, as a failing machine would */
     kill: () => browserServer.kill(),
     async close() {
       await browserServer.kill();
@@ -100,7 +100,8 @@ async function openChromium() {
 }
 
 /**
- * Joins with the page. Its finished groups wait for `letGo`. What it sends after the first one never arrives, and then `whenCut` resolves.
+ * Joins the room with the page. The page sends its finished groups only after `letGo`. Only the first of its messages arrives, after which
+ * the connection is cut and `whenCut` resolves.
  */
 async function joinByPage(page: Page, room: string) {
   let [letGo, cut] = [() => {}, () => {}];
@@ -128,7 +129,7 @@ async function joinByPage(page: Page, room: string) {
   return { letGo, whenCut };
 }
 
-/** Returns the metrics that depend only on the training, not on clocks, machines or the order of samples. */
+/** Returns the metrics that depend only on the training, and not on clocks, machines or the order of samples. */
 const computed = (metrics: Metrics): Metrics =>
   Object.fromEntries(
     Object.entries(metrics).filter(
@@ -136,12 +137,12 @@ const computed = (metrics: Metrics): Metrics =>
     ),
   );
 
-/** Returns the responses of the step's samples, in order. */
+/** Returns the responses of a step's samples, in order. */
 const drawnOf = (samples: Sample[]): string[] => samples.map(({ trajectory }) => trajectory.responseIds.join());
 
 const mean = (values: number[]): number => values.reduce((a, b) => a + b, 0) / values.length;
 
-/** Everyday tests of rooms: test/unit/roomCommand.test.ts, roomCommand.node.test.ts and test/e2e/room.spec.ts. */
+/** Runs only with --full. Everyday tests of rooms: test/unit/roomCommand.test.ts, roomCommand.node.test.ts and test/e2e/room.spec.ts. */
 const isFull = process.env['FULL_TESTS'] === '1';
 
 test.runIf(isFull && hasNatsServer())(
@@ -158,13 +159,13 @@ test.runIf(isFull && hasNatsServer())(
       browser = await openChromium();
       const alone = await trainAlone(engine);
       const invitation = /webgrpo join (\S+) --code (\S+)[^]*in a page: (\S+)/;
-      await expect.poll(() => room.said, { timeout: 90_000, interval: 100 }).toMatch(invitation);
+      await expect.poll(() => room.said).toMatch(invitation);
       const [, address, code, link] = invitation.exec(room.said)!;
 
-      // This worker joins before the others, because its engine exists already.
+      // The forging worker joins first, because its engine exists already.
       const config = configOf();
       const honest = roomEngine({ config, engine, task }, { adapter: 'forger', destroy: () => {} });
-      // Every other sample is sampled with another key, and claims a wrong reward.
+      // Every second sample is sampled with another key, and claims a wrong reward.
       const forged: typeof honest.generate = async (prompt, worker, put, signal) => {
         const forge = (record: ExperienceRecord) => {
           const sample = JSON.parse(String(record.columns['sample'])) as { reward: { score: number } };
@@ -181,8 +182,8 @@ test.runIf(isFull && hasNatsServer())(
         open: async () => ({ ...honest, groupsAtOnce: 1, generate: forged }),
       }).catch((error: unknown) => error);
 
-      // The page has groups before the other joins, and is killed after it has sent some and holds others.
-      const says = (text: string) => expect.poll(() => room.said, { timeout: 90_000, interval: 20 }).toContain(text);
+      // The page gets groups before the other worker joins. It is killed after it has sent some groups and while it holds others.
+      const says = (text: string) => expect.poll(() => room.said).toContain(text);
       const page = await joinByPage(browser.page, link);
       await says('page generates on');
       node = start(main, ['join', address, '--code', code, '--name', 'node', '--json']);
@@ -200,7 +201,7 @@ test.runIf(isFull && hasNatsServer())(
       const expected = alone.history.map((metrics) => JSON.parse(JSON.stringify(metrics)) as Metrics);
       expect(steps.map(computed)).toEqual(expected.map(computed));
       for (const metrics of expected) expect(computed(metrics)).toHaveProperty(['actor/grad_norm']);
-      // Each group appears once and none is dropped: tokens are keyed by group and sample.
+      // Each group is trained on once and none is dropped. The tokens depend only on group and sample, not on the worker.
       for (const [index, drawn] of alone.drawn.entries())
         expect(drawnOf((await readKept(RunFolder.open(disk, folder), index + 1)).samples)).toEqual(drawn);
       const rewards = steps.map((step) => step['critic/score/mean']);

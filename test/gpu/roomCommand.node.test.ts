@@ -1,7 +1,8 @@
 /**
- * Tests `webgrpo room` and `webgrpo join` on the real engine like users start them: over TLS, killed during the run and resumed. In --full
+ * Tests `webgrpo room` and `webgrpo join` on the real engine, as users start them: over TLS, killed during the run and resumed. In --full
  * also with LoRA on an existing NATS server, and `webgrpo train` with two devices; there each training must equal that of one device alone,
- * bit for bit, which test/unit/roomCommand.test.ts checks every day on a scripted engine. Signals and messages: test/unit/roomCommand.test.ts.
+ * bit for bit, which test/unit/roomCommand.test.ts checks every day on a scripted engine. Signals and messages:
+ * test/unit/roomCommand.test.ts.
  */
 
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -34,7 +35,7 @@ const SETTINGS = [
 ];
 const TWO = ['trainer.totalTrainingSteps=2', 'trainer.saveFreq=1'];
 const LORA = ['model.loraRank=4', 'trainer.totalTrainingSteps=2'];
-/** The pipeline that a room uses for on-policy; its random keys are different. */
+/** Settings of the pipeline that a room uses if `on-policy` is configured. Without a room, on-policy has other random keys. */
 const MODE_A = [
   ...['trainer.pipeline=fully-async', 'asyncTraining.stalenessThreshold=0'],
   ...['asyncTraining.triggerParameterSyncStep=1', 'asyncTraining.onStale=wait'],
@@ -66,7 +67,7 @@ function start(args: string[], env: Record<string, string> = {}) {
 const train = (name: string, ...overrides: string[]) =>
   start(['train', recipe, ...SETTINGS, `name=${name}`, ...overrides]);
 
-/** Waits for a condition. If it never holds, the error contains the output of the processes. */
+/** Waits for a condition. If the condition never holds, the error contains the output of the processes. */
 async function until(isSo: () => boolean, ...runs: ReturnType<typeof start>[]): Promise<void> {
   const end = performance.now() + HANG_MS;
   while (!isSo() && performance.now() < end) await sleep(20);
@@ -84,12 +85,12 @@ const metricsOf = (name: string) =>
     .split('\n')
     .map((line) => JSON.parse(line) as Metrics);
 
-/** True for metrics that depend only on the training, not on clocks, machines or the order of samples. */
+/** True for metrics that depend only on the training, and not on clocks, machines or the order of samples. */
 const isComputed = (name: string) => !/^(timing|perf|room|rollout|fully_async.monitor)|idle_ratio/.test(name);
 const computed = (name: string): Metrics[] =>
   metricsOf(name).map((line) => Object.fromEntries(Object.entries(line).filter(([metric]) => isComputed(metric))));
 
-/** Expects every step of a room's run, none of whose samples was stale, rejected, or different by a near token. */
+/** Expects every step of a room's run, and that no sample was stale, rejected, or accepted with a near token. */
 function expectWhole(room: string, steps: number): void {
   const lines = metricsOf(room);
   expect(lines).toHaveLength(steps);
@@ -141,7 +142,7 @@ describe.runIf(hasNatsServer())('a room', { timeout: 4 * HANG_MS }, () => {
     };
     try {
       const alone = isFull ? train('alone', ...TWO, ...MODE_A) : undefined;
-      // Killed: its server and its worker survive. The server must be ended by hand.
+      // The room's controller is killed. Its NATS server and its worker survive, so the test itself must end the server.
       const killed = open('trainer.resumeMode=auto');
       const [address, code] = await invitation(killed);
       expect(address).toBe(`tls://127.0.0.1:${port}`);
@@ -187,7 +188,7 @@ describe.runIf(hasNatsServer())('a room', { timeout: 4 * HANG_MS }, () => {
         await until(() => room.said.includes('leaves generates on'), room, leaving);
         leaving.child.kill('SIGINT');
         expect(await leaving.ended, leaving.said).toBe(3);
-        expect(leaving.said).toContain('Leaving the room. Its groups go to other workers.');
+        expect(leaving.said).toContain('Leaving the room. Unfinished groups go to other workers.');
         const worker = join_('stays');
         await expectDone(room);
         await expectDone(worker);
@@ -218,6 +219,6 @@ function killIfThere(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL');
   } catch {
-    // The process has ended, as expected.
+    // The process has ended already.
   }
 }

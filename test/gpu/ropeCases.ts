@@ -1,8 +1,8 @@
-/** Inputs of the rotary kernels. */
+/** Inputs of the kernels for rotary embeddings. */
 import type { RopeTables } from '../../src/extensions/verify/reference/ops.ts';
 import { rng } from '../random.ts';
 
-/** Returns a table of random angles: [P, D] for the kernels, and split for the reference. */
+/** Returns a table of random angles: [P, D] as the kernels read it, and split as the reference reads it. */
 export function randomRope(P: number, D: number, seed: number): { table: Float32Array; tables: RopeTables } {
   const r = rng(seed);
   const half = D / 2;

@@ -13,7 +13,7 @@ interface Case {
   D: number;
 }
 
-/** Checks a rotation: two products and a sum of each pair. Values of v are copied. */
+/** Checks a rotation, in which each pair rounds in two products and a sum. Values of v are only copied. */
 async function check({ N, H, K, D }: Case, qkv: Float32Array, fold = false): Promise<void> {
   const P = 37;
   const { table, tables } = randomRope(P, D, N);

@@ -1,5 +1,6 @@
 /**
- * Tests that row-wise kernels give the same results, up to rounding, for any distribution of rows over threads, including that of hardware.
+ * Tests that row-wise kernels give the same results, up to rounding, for any distribution of rows over threads, including the distribution
+ * on hardware GPUs.
  */
 import { expect, test } from 'vitest';
 import type { Gpu, View } from '../../src/gpu/device.ts';
@@ -19,14 +20,14 @@ interface Grid {
   LANES: number;
 }
 
-/** Grids: several rows per workgroup, one row per workgroup, and rows past the end next to valid rows. */
+/** Workgroup sizes and threads per row: several rows per workgroup, one row per workgroup, and rows past the end next to valid ones. */
 const GRIDS: Grid[] = [
   { WG: 64, LANES: 64 },
   { WG: 16, LANES: 4 },
   { WG: 8, LANES: 1 },
 ];
 
-/** Returns a gpu whose row-wise kernels run on another grid. */
+/** Returns a Gpu that runs row-wise kernels with another grid. */
 function onGrid(gpu: Gpu, grid: Grid): { gpu: Gpu; replaced: () => number } {
   const own = rowGrid(gpu);
   let replaced = 0;
@@ -41,7 +42,7 @@ function onGrid(gpu: Gpu, grid: Grid): { gpu: Gpu; replaced: () => number } {
 
 type Case = (gpu: Gpu, make: Gpu, N: number) => { view: View; n: number }[];
 
-/** Each case records an op on `gpu` with buffers of `make`, and returns its outputs by name. */
+/** Each case records an op on `gpu` with buffers from `make`, and returns the op's outputs by name. */
 const CASES: Record<string, Case> = {
   rmsnorm(gpu, make, N) {
     const [C, r] = [37, rng(1)];
@@ -124,7 +125,7 @@ const CASES: Record<string, Case> = {
 
 const ONE_THREAD: Grid[] = [{ WG: 1, LANES: 1 }];
 const inPlace = (record: () => ReturnType<Case>) => record();
-/** Runs with a grid of rows of two. */
+/** Records an op with its grid folded into rows of two workgroups. */
 const byTwo = (record: () => ReturnType<Case>) => {
   let outputs: ReturnType<Case> = [];
   foldedByTwo(() => (outputs = record()));
@@ -150,7 +151,7 @@ test.each([
       const other = onGrid(gpu, grid);
       const got = await read(fold(() => CASES[name](other.gpu, gpu, N)));
       expect(other.replaced()).toBe(1);
-      // Sums of at most 71 terms in two orders, and the few operations on them.
+      // Rounding: sums of at most 71 terms in two orders, and the few operations on these sums.
       got.forEach((values, i) => expectClose(values, want[i], { rtol: 2e-5, atol: 2e-5 }));
     }
   }),

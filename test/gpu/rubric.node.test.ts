@@ -1,4 +1,4 @@
-/** Tests rubrics with real models: the reference, another checkpoint next to the policy, and a model of transformers.js. */
+/** Tests rubrics with real judge models: the reference policy, another checkpoint next to the policy, and a model of transformers.js. */
 import * as Comlink from 'comlink';
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -31,11 +31,11 @@ const tokenizer = new ChatTokenizer(tokenizerJson, tokenizerConfigJson);
 const FILES = { tokenizerJson, tokenizerConfigJson };
 const MODEL = { ...tinyConfig, vocabSize: 512, headDim: 16, maxPositionEmbeddings: 256 };
 const START = initWeights(MODEL, 3);
-/** Sizes that differ from the policy's. */
+/** A judge model whose sizes differ from the policy's. */
 const OTHER = { ...MODEL, hiddenSize: 24, numHiddenLayers: 1 };
 const OTHER_WEIGHTS = initWeights(OTHER, 9);
 
-/** Choices of one token and of several, a scale whose replies share prefixes, and a weight below 0. */
+/** Criteria with choices of one token and of several, a scale whose replies share prefixes, and a negative weight. */
 const RUBRIC: RubricInput = {
   prompt: '{response}\n{criterion} {choices}?',
   criteria: [
@@ -73,7 +73,7 @@ const specOf = (config: Config) => ({
   ...(config.reward.judge.checkpoint !== undefined && { judgeModel }),
 });
 
-/** A judge in float64 with complete sequences: it shares nothing between replies, criteria or samples. */
+/** A judge in float64 that computes every sequence completely: nothing is shared between replies, criteria or samples. */
 const float64Judge = (config: typeof MODEL, weights: TensorMap): RubricJudge => ({
   tokenizer,
   logProbs: (groups) => {

@@ -15,7 +15,7 @@ interface Slot {
   control: SamplingControl;
   maxNewTokens?: number;
   stops?: number[];
-  /** last token, position of the next, number sampled so far, done */
+  /** last token, position of the next token, number of tokens sampled so far, done (0 or 1) */
   state?: [number, number, number, number];
 }
 
@@ -26,7 +26,7 @@ interface Setup {
   /** [R, V] */ logits: Float32Array;
   V: number;
   slots: Slot[];
-  /** Slot and its row of logits. Default: slot i samples from row i % R. */
+  /** Pairs of a slot and the row of logits that it samples from. Default: slot i samples from row i % R. */
   live?: { slot: number; row: number }[];
   first?: number;
   n?: number;
@@ -38,13 +38,13 @@ const controlWords = ({ key, control: { temperature, topK, topP, minP }, maxNewT
   return [...key, maxNewTokens, f32Bits(invT), topK, f32Bits(topP), f32Bits(minP), 0];
 };
 
-/** Uploads slots. `draw` records one sampling of all; `read` returns state [slots, 4] and drawn [slots, cap, 3]. */
+/** Uploads the slots. `draw` records sampling one token in every slot; `read` returns state [slots, 4] and drawn [slots, cap, 3]. */
 function arrange(gpu: Gpu, { logits, V, slots, cap = 3, ...rest }: Setup, runOn = gpu) {
   const R = logits.length / V;
   const live = rest.live ?? slots.map((_, slot) => ({ slot, row: slot % R }));
   const stats = new Float32Array(R * 2);
   for (let row = 0; row < R; row++) {
-    // One temperature per call, as the decoder sorts them.
+    // All slots of a call have the same temperature, because the decoder groups slots by temperature.
     const values = logits.subarray(row * V, (row + 1) * V);
     const { temperature } = slots[0].control;
     stats[row * 2] = values[0] / (temperature || 1) - logProbsOf(values, temperature)[0];
@@ -78,11 +78,14 @@ function arrange(gpu: Gpu, { logits, V, slots, cap = 3, ...rest }: Setup, runOn 
   };
 }
 
-/** Error of a log-prob z - lse, both rounded. */
+/** Rounding error of a log-prob z - lse, in which both terms are rounded. */
 const logProbError = (logits: Float32Array, V: number, temperature: number) =>
   4 * U * ((2 * logits.reduce((max, x) => Math.max(max, Math.abs(x)), 0)) / (temperature || 1) + Math.log(V));
 
-/** Samples once with many keys from one row, and compares token, log-prob and log kept mass of each to float64. */
+/**
+ * Samples once with many keys from one row, and compares token, log-prob and the log of the probability mass that top-k, top-p and min-p
+ * keep, each to float64.
+ */
 async function checkDraws(
   logits: Float32Array,
   control: SamplingControl,
@@ -109,7 +112,8 @@ async function checkDraws(
     for (let i = 0; i < draws; i++) {
       const [token, logProb, logMass] = [drawn[i * 3], fromBits(drawn[i * 3 + 1]), fromBits(drawn[i * 3 + 2])];
       const want = drawToken(logProbs, kept, uniformOf([i * 7919, 3], i % 50));
-      // Within rounding of the running mass (V additions, exp of 3 + 2 |z| ulp), a neighbouring token can be sampled.
+      // If the random number is within rounding (V additions, exp of 3 + 2 |z| ulp) of the boundary between two tokens, the neighbouring
+      // token can be sampled.
       if (want.margin < (V + 200) * U) close++;
       else expect(token, `draw ${i}`).toBe(want.token);
       expect(kept[token], `draw ${i} kept`).toBe(true);
@@ -126,7 +130,7 @@ test.each([1, 3, 4, 5, 63, 64, 65, 257])('the token at u of the mass, in index o
   await checkDraws(rng(V).normals(V, 2), { ...PLAIN, temperature: 0.7 }, 50);
 });
 
-/** Runs with the thread counts of a software adapter or of hardware, on any adapter. */
+/** Runs a test with the thread counts of a software adapter and of hardware, on any adapter. */
 const posingAs = (isSoftware: boolean) => (gpu: Gpu) =>
   ({ adapter: { ...gpu.adapter, isSoftware }, dispatch: gpu.dispatch.bind(gpu) }) as Gpu;
 
@@ -166,11 +170,11 @@ test.each(CUTS)('kept set and its mass: %o', async (cut) => {
   expect(counts.filter((c) => c > 0).length).toBeLessThanOrEqual(kept);
 });
 
-// Row lengths: blocks and a rest in each of four threads; the vocabulary of SmolLM2; that of Qwen.
+// Vocabulary sizes: blocks and a rest in each of four threads; that of SmolLM2; that of Qwen.
 test.each([2048 * 3 + 1, 49_152, ...(isFull ? [151_936] : [])])(
   'the kept mass of %i words is exact, and what is drawn is kept',
   (V) => {
-    // A top-p that removes no token, so that every token counts in the recorded mass.
+    // A top-p that removes no token, so that the recorded mass is the sum of all probabilities.
     const [logits, control] = [rng(V).normals(V, 3), { ...PLAIN, minP: 1e-30 }];
     const logProbs = logProbsOf(logits, 1);
     const kept = keptTokens(logProbs, control);
@@ -203,7 +207,8 @@ test('chi-square of 4096 draws against the softmax', async () => {
   const counts = await checkDraws(logits, PLAIN, 4096);
   const chiSquare = (observed: number[], logProbs: Float64Array) =>
     observed.reduce((sum, c, j) => sum + (c - 4096 * Math.exp(logProbs[j])) ** 2 / (4096 * Math.exp(logProbs[j])), 0);
-  // 12 degrees of freedom: exceeded by chance once in 10,000. The keys are fixed, so it always passes or never.
+  // The limit of chi-square with 12 degrees of freedom that is exceeded by chance once in 10,000. The keys are fixed, so the test either
+  // always passes or never does.
   expect(chiSquare(counts, logProbsOf(logits, 1))).toBeLessThan(39.1);
   expect(chiSquare(counts, logProbsOf(logits, 1.2))).toBeGreaterThan(39.1); // the statistic detects another temperature
 });

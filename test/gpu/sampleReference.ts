@@ -7,7 +7,7 @@ export interface SamplingControl {
   minP: number;
 }
 
-/** Jarzynski & Olano 2020: maps four words of state to four well-mixed words; the first is used. */
+/** Jarzynski & Olano 2020: maps four words of state to four well-mixed words, of which the first is used. */
 function pcg4d(seed: [number, number, number, number]): number {
   const v = seed.map((x) => (Math.imul(x, 1664525) + 1013904223) >>> 0);
   const mix = () => {
@@ -22,7 +22,7 @@ function pcg4d(seed: [number, number, number, number]): number {
   return v[0];
 }
 
-/** The uniform number in [0, 1) of a sequence's key at a position. */
+/** Returns the uniform random number in [0, 1) of a key at a position. */
 export const uniformOf = (key: [number, number], position: number): number =>
   (pcg4d([key[0], key[1], position, 0x9e3779b9]) >>> 8) * 2 ** -24;
 
@@ -47,7 +47,10 @@ export function keptTokens(logProbs: Float64Array, { topK, topP, minP }: Samplin
   return Array.from(logProbs, (logp) => logp >= least);
 }
 
-/** Returns the token at u of the kept mass in index order, and the distance of u from the nearest boundary between two tokens. */
+/**
+ * Samples from the kept tokens: the token at fraction u of their probability mass, in index order. `margin` is the distance of u from the
+ * nearest boundary between two tokens.
+ */
 export function drawToken(logProbs: Float64Array, kept: boolean[], u: number): { token: number; margin: number } {
   const mass = logProbs.map((logp, j) => (kept[j] ? Math.exp(logp) : 0));
   const total = mass.reduce((a, b) => a + b, 0);

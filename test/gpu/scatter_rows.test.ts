@@ -4,7 +4,7 @@ import { rng } from '../random.ts';
 import { expectSame, FOLD_THREADS, oneThreadGroups, pattern, readRoomy, withRoom } from './check.ts';
 import { withGpu } from './gpu.ts';
 
-/** Rows that are not named must keep their values. */
+/** Rows that are not listed must keep their values. */
 async function check(y: Float32Array, rows: Uint32Array, old: Float32Array, fold = false): Promise<void> {
   const R = rows.length;
   const C = y.length / R;

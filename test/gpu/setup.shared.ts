@@ -2,9 +2,9 @@
 import { afterAll, expect } from 'vitest';
 import { endLeases, shareDevice } from './sharedDevice.ts';
 
-/** Files that lose their device, or make it report errors to every listener. */
+/** Test files with a device of their own, because they lose it or cause errors that every listener receives. */
 const OWN_DEVICE = ['device.test.ts'];
-/** Part of the name of tests that need several devices. */
+/** Text in the name of tests that need several separate devices. */
 const OWN_DEVICES = 'devices of their own';
 
 shareDevice(() => {

@@ -28,7 +28,7 @@ const SPECS: OptimizerSpec[] = [
 ];
 const titleOf = (spec: OptimizerSpec) => JSON.stringify(spec);
 
-/** Runs three steps of a vector with the kernels that `spec` has for vectors. */
+/** Runs three steps for a vector, with the kernels that the optimizer `spec` uses for vectors. */
 async function checkVector(n: number, spec: OptimizerSpec, gradients: Float32Array[], fold = false): Promise<void> {
   const w = fold ? pattern(n, 13) : rng(n).normals(n);
   const weights = new Map([['w', f64(w)]]);

@@ -1,6 +1,6 @@
 /**
- * Compiles every kernel's text with this adapter's shader compiler, including shapes for subgroups that it lacks, which no other test
- * compiles here. Tint compiles all of them on any adapter with subgroups, whatever their size (SwiftShader's have 4 threads).
+ * Compiles every kernel's text with this adapter's shader compiler, including kernels for subgroup sizes that the adapter lacks, which no
+ * other test compiles here. Tint compiles all of them on any adapter with subgroups, whatever their size (SwiftShader's have 4 threads).
  */
 import { describe, expect, test } from 'vitest';
 import { printedKernels } from '../printedKernels.ts';
@@ -19,7 +19,7 @@ const errorsOf = async (code: string): Promise<string[]> => {
   return refused && errors.length === 0 ? [refused.message] : errors;
 };
 
-/** True if the compiler can read the code. Without the feature, it stops at the first line, `enable subgroups;`. */
+/** True if the compiler accepts subgroups. Otherwise it stops at the first line, `enable subgroups;`. */
 const canRead = (code: string) => device.features.has('subgroups') || !code.startsWith('enable subgroups;');
 
 describe.each([...Object.entries(written), ...printedKernels([4, 20, 48, 64, 96, 128])])('%s', (_, code) => {

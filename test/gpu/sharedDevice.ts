@@ -1,17 +1,17 @@
 /**
  * One GPUDevice for all test files of a process. Dawn keeps a pipeline as long as a reference exists, so pipelines compiled in one file are
  * reused in the next. Each `Gpu` gets what looks like a separate device: its buffers are freed when it is destroyed, its errors are
- * reported only to it if tests run one after another, and counters belong to the Gpu.
+ * reported only to it if tests run one after another, and its counters count only its own work.
  */
 
 let underneath: GPUDevice | undefined;
-/** Held so that Dawn reuses them when the same text is compiled for another Gpu. */
+/** Pipelines are referenced here so that Dawn reuses them when the same text is compiled for another Gpu. */
 const compiled = new Set<GPUComputePipeline>();
 const leases = new Set<{ end: () => void }>();
 
 let isShared: (() => boolean) | undefined;
 
-/** Makes every adapter return leases of one device, if `shared` returns true when a device is requested. */
+/** Makes every adapter return leases of the same device, if `shared` returns true when a device is requested. */
 export function shareDevice(shared: () => boolean): void {
   const isFirstCall = !isShared;
   isShared = shared;
@@ -30,7 +30,7 @@ export function shareDevice(shared: () => boolean): void {
   };
 }
 
-/** Frees the buffers that a test file left. */
+/** Frees the buffers that a test file did not free. */
 export function endLeases(): void {
   for (const { end } of leases) end();
 }

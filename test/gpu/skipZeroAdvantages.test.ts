@@ -33,7 +33,7 @@ const configOf = (algorithm: object, actor: object = {}, ofModel: object = {}) =
     trainer: { totalTrainingSteps: 1 },
   });
 
-/** With eps 1, a step of AdamW is as smooth in the gradient as one of SGD, so rounding errors stay small. */
+/** With an epsilon of 1, an AdamW step depends on the gradient as smoothly as an SGD step, so rounding errors stay small. */
 const SMOOTH = { lr: 0.1, eps: 1, weightDecay: 0.1 };
 
 async function engineOf(ofModel: object = {}): Promise<LocalEngine> {
@@ -50,7 +50,7 @@ async function engineOf(ofModel: object = {}): Promise<LocalEngine> {
 
 const lengthOf = (s: number) => 3 + ((s * 5) % 11);
 
-/** Returns samples of random tokens, slightly off policy; all samples of the groups in `silent` have reward 0.1. */
+/** Returns samples of random tokens, slightly off policy. In the groups listed in `silent`, all samples have the reward 0.1. */
 async function samplesOf(config: TrainConfig, engine: TrainerEngine, silent: number[]): Promise<Sample[]> {
   const random = rng(11);
   const samples = Array.from({ length: PROMPTS * PER_PROMPT }, (_, s): Sample => {
@@ -111,7 +111,7 @@ async function update(engine: TrainerEngine, config: TrainConfig, samples: Sampl
   return { ...result, gradients, after, rows, microBatches: batches.length };
 }
 
-/** Returns |a - b| / |b| over all tensors; with `from`, relative to the change from it. */
+/** Returns |a - b| / |b| over all tensors; with `from`, relative to |b - from|. */
 function distance(a: TensorMap, b: TensorMap, from?: TensorMap): number {
   let [difference, norm] = [0, 0];
   for (const [name, { data }] of b) {
@@ -124,7 +124,7 @@ function distance(a: TensorMap, b: TensorMap, from?: TensorMap): number {
   return Math.sqrt(difference / norm);
 }
 
-/** Sums of about 200 terms in another order: a few dozen roundings of 6e-8. */
+/** Rounding: sums of about 200 terms in another order, that is a few dozen roundings of 6e-8. */
 const ROUNDING = 3e-6;
 const trainedTokens = (groups: number[]) =>
   Array.from({ length: PROMPTS * PER_PROMPT }, (_, s) => s)
@@ -143,7 +143,7 @@ describe.each([
   let engine: LocalEngine;
   beforeAll(async () => void (engine = await engineOf(ofModel)), 120_000);
   afterAll(() => engine.destroy());
-  /** Runs the same update with the setting on and off. */
+  /** Runs the same update with skipZeroAdvantages on and off. */
   const both = async (algorithm: object, actor: object, silent: number[]) => {
     const [on, off] = [true, false].map((skip) => configOf(algorithm, { ...actor, skipZeroAdvantages: skip }, ofModel));
     const samples = await samplesOf(on, engine, silent);
@@ -154,7 +154,7 @@ describe.each([
     const { skipped, whole } = await both({}, {}, [1, 4]);
     expect(distance(skipped.gradients[0], whole.gradients[0])).toBeLessThan(ROUNDING);
     expect([skipped.trainedTokens, whole.trainedTokens]).toEqual([trainedTokens([0, 2, 3, 5]), trainedTokens(ALL)]);
-    // One prompt per group: packing keeps the remaining samples together.
+    // The packed rows contain each prompt once per group, because packing keeps the remaining samples of a group together.
     const rowsOf = (groups: number[]) =>
       groups.reduce(
         (n, g) => n + PROMPT_LENGTH + [0, 1, 2, 3].reduce((sum, i) => sum + lastTrained(g * PER_PROMPT + i), 0),
@@ -184,7 +184,7 @@ describe.each([
 
   test('without any signal the optimizer still takes its step, bit for bit', async () => {
     const actor = { optim: { lr: 0.01, weightDecay: 0.1 } };
-    // One real update, so that the moments are not 0.
+    // Runs one real update first, so that the optimizer's moments are not 0.
     const first = configOf({}, actor, ofModel);
     const { after } = await update(engine, first, await samplesOf(first, engine, []));
     await engine.model.importWeights(after.weights);
@@ -205,13 +205,16 @@ describe.each([
   });
 });
 
-/** Returns the rows of a sample: its tokens before the last trained one. */
+/** Returns the number of a sample's rows: its tokens before the last trained one. */
 function lastTrained(s: number): number {
   const last = lengthOf(s) - 1;
   return last % 4 === 2 ? last - 1 : last;
 }
 
-/** The everyday tests use the scripted engine, because the choice does not depend on the engine. --full uses gradients of the real one. */
+/**
+ * Which samples are skipped does not depend on the engine, so the everyday tests use the scripted engine. --full compares gradients of the
+ * real one.
+ */
 describe('updates that use all samples', () => {
   let real: LocalEngine | undefined;
   let engine: TrainerEngine;
@@ -225,7 +228,10 @@ describe('updates that use all samples', () => {
     return (await update(engine, config, await samplesOf(config, engine, [1, 4]), custom)).trainedTokens;
   };
   const [SOME, WHOLE] = [trainedTokens([0, 2, 3, 5]), trainedTokens(ALL)];
-  /** Losses with a gradient at advantage 0, or with a choice among all tokens; estimators that centre over the complete batch. */
+  /**
+   * Algorithms that must train on all samples: losses with a gradient at advantage 0 or with a choice among all tokens, and estimators that
+   * centre over the complete batch.
+   */
   const WHOLE_RECIPES = [
     'clip_cov',
     'kl_cov',
@@ -236,8 +242,8 @@ describe('updates that use all samples', () => {
     'gdpo',
     'rae',
   ];
-  /** Without those that updater.test.ts registers in this process. */
-  const SHIPPED = Object.keys(RECIPES).filter((name) => name !== 'turn_loo' && !name.startsWith('mine'));
+  /** All recipes except turn_loo, which needs rewards of turns. */
+  const SHIPPED = Object.keys(RECIPES).filter((name) => name !== 'turn_loo');
 
   test.each(SHIPPED)('recipe %s', async (name) => {
     const actor = { klLossCoef: 0, useKlLoss: false, entropyCoeff: 0 };

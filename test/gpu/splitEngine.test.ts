@@ -86,7 +86,7 @@ describe.each(FORMS)('two devices: %s', (_, form) => {
   });
 });
 
-/** Compiles every kernel twice, so the everyday tests run it only in Chromium. */
+/** This test compiles every kernel twice, so the everyday tests run it only in Chromium. */
 const hasTime = isFull || 'document' in globalThis;
 test.runIf(hasTime)('devices of their own: what is trained on one is drawn by on the other', async () => {
   const { train: trainer, other } = await pairOf();

@@ -1,4 +1,4 @@
-/** Tests that a model whose weights are in several buffers, because the device binds less, gives the same results. */
+/** Tests that a model whose weights are in several buffers, because the device cannot bind all of them at once, gives the same results. */
 import { describe, expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
 import { filesOf, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
@@ -13,7 +13,7 @@ import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { rng } from '../random.ts';
 import { tinyConfig } from './tinyModel.ts';
 
-/** 128 rows of the table per buffer; a layer's largest matrix takes 4480 bytes. */
+/** Largest binding in bytes: 128 rows of the embedding table. A layer's largest matrix takes 4480 bytes. */
 const LIMIT = 2 * 64 * 20 * 4;
 const lora: LoraConfig = {
   rank: 8,

@@ -20,7 +20,7 @@ import { tinyConfig, tinyModel } from './tinyModel.ts';
 const ids = (n: number, seed: number) =>
   Uint32Array.from({ length: n }, (_, i) => (i * 17 + seed * 29) % tinyConfig.vocabSize);
 
-/** Returns how much `work` added to the counters. */
+/** Returns the changes of the counters while `work` runs. */
 async function added(gpu: Gpu, work: () => Promise<unknown>): Promise<GpuCounters> {
   const before = { ...gpu.counters };
   await work();
@@ -63,7 +63,7 @@ test.each<OptimizerSpec>([
       const { dispatches, submits, mappedBytes, ...made } = await added(gpu, () => step(batch));
       expect(made).toEqual(NOTHING);
       expect(dispatches).toBeGreaterThan(30);
-      // All uploads precede the recorded work. Then the forward pass, the log-probs and the norm need one submit each.
+      // All uploads precede the recorded work. The forward pass, the log-probs and the gradient norm then need one submit each.
       expect(submits).toBe(3);
       expect(mappedBytes).toBe(batch.targets.length * 2 * 4 + 3 * 4);
     }

@@ -14,7 +14,7 @@ async function check(gu: Float32Array, N: number, fold = false): Promise<void> {
   await withGpu(async (gpu) => {
     const y = roomy(gpu, 'y', N * F);
     swiglu(fold ? oneThreadGroups(gpu) : gpu, { gu: gpu.buffer('gu', gu), y, N, F });
-    // exp(x) has an error of up to 3 + 2 |x| ulp of 2 U each, the division of 2.5. Denormals can become 0, so 1e-36.
+    // Rounding: exp(x) has an error of up to 3 + 2 |x| ulp of 2 U each, the division of 2.5. Denormals can become 0, so 1e-36.
     const rtol = (i: number) => (2 * (3 + 2 * Math.abs(gate[i])) + 5 + 3) * U;
     expectWithin(await readRoomy(gpu, y, N * F), want, (i) => 1e-36 + rtol(i) * Math.abs(want[i]));
   });

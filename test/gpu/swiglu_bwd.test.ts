@@ -16,7 +16,7 @@ async function check(gu: Float32Array, dy: Float32Array, N: number, fold = false
   for (let i = 0; i < dy.length; i++) {
     want[at(i)] = dgate[i];
     want[at(i) + F] = dup[i];
-    // exp(x) has an error of up to 3 + 2 |x| ulp, 2 U each, the division of 2.5 ulp; 1 - s has 2 U more than s.
+    // Rounding: exp(x) has an error of up to 3 + 2 |x| ulp, 2 U each, the division of 2.5 ulp; 1 - s has 2 U more than s.
     const s = 1 / (1 + Math.exp(-gate[i]));
     const rtol = (2 * (3 + 2 * Math.abs(gate[i])) + 5 + 8) * U;
     bound[at(i)] = 1e-36 + rtol * Math.abs(dy[i] * up[i]) * s * (1 + 2 * Math.abs(gate[i]));

@@ -16,7 +16,7 @@ import { isFull } from './full.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { tinyConfig, tinyModel } from './tinyModel.ts';
 
-/** Every day one shape with every op. The other tests cover tied models without biases and norms. */
+/** The everyday tests use one shape with every op. The others are models without q/k norms, or without biases, or with a tied head. */
 const shapes: Record<string, Partial<ModelConfig>> = {
   'untied, bias, q/k norm': { tieWordEmbeddings: false, qkvBias: true, qkNorm: true },
   ...(isFull && {
@@ -27,10 +27,10 @@ const shapes: Record<string, Partial<ModelConfig>> = {
 };
 const STEPS = isFull ? 3 : 2;
 
-// tfjs compiles some sixty pipelines, which takes a software adapter on a busy machine a minute.
+// tfjs compiles some sixty pipelines, which takes a minute with a software adapter on a busy machine.
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
-// Importing and starting tfjs is not part of any test.
+// Imports and starts tfjs before the tests, so that no test's time limit includes this.
 beforeAll(async () => {
   const gpu = await testGpu();
   await createTfjsEngine(gpu, tinyModel(gpu), 64);
@@ -41,7 +41,10 @@ async function tfjsOf(change: Partial<ModelConfig>, options: TfjsEngineOptions =
   return createTfjsEngine(gpu, tinyModel(gpu, change), 64, options);
 }
 
-/** Returns two groups with shared prompts and masked tool tokens; several samples predict from the end of a prompt. */
+/**
+ * Returns two groups with shared prompts and masked tool tokens; the first token of several samples is predicted from the end of the same
+ * prompt.
+ */
 function twoGroups(seed = 5): PackedBatch {
   const r = rng(seed);
   const ids = (n: number) => Uint32Array.from({ length: n }, () => Math.floor(r.uniform() * tinyConfig.vocabSize));
@@ -96,7 +99,7 @@ describe.each(Object.entries(shapes))('%s', (_, change) => {
       const adamw = { lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.1, gradClip: 1 };
       for (const engine of engines) {
         for (let step = 0; step < STEPS; step++) {
-          // Two micro-batches per step: gradients accumulate.
+          // Each step has two micro-batches, whose gradients accumulate.
           for (const seed of [step, step + 10]) {
             const batch = twoGroups(seed);
             const weights = new Float32Array(batch.targets.length).fill(1 / batch.targets.length);

@@ -13,7 +13,7 @@ const bits = (x: number) => new Uint32Array(Float32Array.of(x).buffer)[0];
 test.each(SIZES)('the most likely tokens in order, the first of equals first, V=%i', (V) =>
   withGpu(async (gpu) => {
     const [R, cap] = [3, 2];
-    // Rounded to halves, so that many values are equal. Row 2 is all equal.
+    // The logits are rounded to multiples of 1/2, so that many are equal. All logits of row 2 are equal.
     const logits = rng(V)
       .normals(R * V, 2)
       .map((x, i) => (i >= 2 * V ? -1 : Math.round(x * 2) / 2));

@@ -1,5 +1,5 @@
 /**
- * Tests `webgrpo train` on the real engine: a process that was killed continues as if it had not been, and a run moves between Node and
+ * Tests `webgrpo train` on the real engine: a killed process resumes as if it had not been killed, and a run moves between Node and
  * headless Chromium. Its output: test/unit/trainCommand.test.ts.
  */
 
@@ -57,7 +57,10 @@ test(
   },
 );
 
-/** Trains one step, is stopped, and trains the other one elsewhere. A worker's messages change which samples end first, so all are awaited. */
+/**
+ * Trains one step in the first place, is stopped, and trains the other step in the second place. A worker's messages change which samples
+ * end first, so the settings make a step wait for all samples.
+ */
 async function trainIn(places: readonly string[]) {
   const name = places.join('-');
   for (const [i, place] of places.entries()) {

@@ -1,6 +1,6 @@
 /**
- * Tests the update of a mini-batch: one gradient for any split into micro-batches, any implementation of the loss, and any sampling
- * settings.
+ * Tests the update of a mini-batch: the gradient is the same for any split into micro-batches, any implementation of the loss, and any
+ * sampling settings.
  */
 import { beforeAll, expect, test } from 'vitest';
 import { LOSS_AGG_MODES } from '../../src/grpo/losses/aggregate.ts';
@@ -47,7 +47,7 @@ beforeAll(async () => {
   engine = await createLocalEngine({ ...sizes, config: model, weights, tokenizerJson, tokenizerConfigJson });
 });
 
-/** Returns samples of random tokens and lengths. Every fourth token is a tool's, and drift moves them off policy. */
+/** Returns samples of random tokens and lengths. Every fourth token is a tool's. `drift` moves the old log-probs away from the policy's. */
 async function offPolicySamples(
   config: TrainConfig,
   drift: number,
@@ -83,14 +83,14 @@ async function offPolicySamples(
   });
   const refLogProbs = now.map((values) => Float64Array.from(values, (x) => x - 0.3));
   const tokens = stepTokens(config, samples, { refLogProbs });
-  // Rejects a complete sample and single tokens, like rollout correction.
+  // Excludes one complete sample and single tokens from the loss, as rollout correction does.
   tokens.masks = tokens.masks.map((mask, s) =>
     Float64Array.from(mask, (m, t) => (s === 4 || (s + t) % 9 === 0 ? 0 : m)),
   );
   return { samples, tokens };
 }
 
-/** The state before the first step. */
+/** The weights and the optimizer state before the first step. */
 const START = { step: 0, updates: 0 };
 
 /** Returns the gradient of one mini-batch before clipping, and its number of micro-batches. */
@@ -144,7 +144,7 @@ test.each(LOSS_AGG_MODES)('%s: 1, 2, 3 and 7 micro-batches, one gradient', async
       config.actor.ppoMicroBatchSizePerGpu = sequences;
       const cut = await gradientOf(config, data);
       expect(cut.microBatches).toBe(count);
-      // Sums of about 200 terms in another order: a few dozen roundings of 6e-8.
+      // Rounding: sums of about 200 terms in another order, that is a few dozen roundings of 6e-8.
       expect(distance(cut.gradient, whole.gradient)).toBeLessThan(3e-6);
     }
   }
@@ -166,7 +166,7 @@ test.each(LOSS_AGG_MODES.filter((mode) => mode.startsWith('seq-mean')))(
     };
     const [even, odd] = [await masked((s) => s % 2 === 1), await masked((s) => s % 2 === 0)];
     expect(distance(sumOf(even.gradient, odd.gradient), whole.gradient)).toBeLessThan(3e-6);
-    // Simulates dynamic sampling that found only the first 9 samples (3 groups); then the others.
+    // Simulates dynamic sampling: one update has only the first 9 samples (3 groups), the next one has the others.
     const part = (from: number, to: number) => {
       const cut = <T>(all: T[]): T[] => all.slice(from, to);
       const { masks, oldLogProbs, advantages, refLogProbs } = tokens;
@@ -207,7 +207,7 @@ test('topEntropyQuantile keeps the entropy bonus to the tokens that the policy l
   expect(kept.length / klWeights.length).toBeCloseTo(0.25, 1);
   for (const e of kept) expect(entropyWeights![e]).toBe(klWeights[e]);
   expect(klWeights.every((w) => w > 0)).toBe(true);
-  // TRL: the bonus is entropies * mask * entropy_mask, so its slope is 0 elsewhere.
+  // Like TRL: the bonus is entropies * mask * entropy_mask, so its slope is 0 where a mask is 0.
   const slope = entropyGradient(loss.spec, loss.inputs);
   slope.forEach((d, e) => expect(d).toBeCloseTo(kept.includes(e) ? -0.1 * klWeights[e] : 0, 9));
 });
@@ -249,7 +249,7 @@ test('a loss that returns nothing but zeros leaves KL and entropy terms, and rep
     silent,
   );
   const { metrics } = await updater.update(data.samples, data.tokens, START);
-  // The weights of a mini-batch under seq-mean: each sample with a trained token counts, out of all possible ones.
+  // Under seq-mean, the loss weights sum to the share of the mini-batch's possible samples that have a trained token.
   const counted = data.tokens.masks.filter((mask) => Array.from(mask).includes(1)).length;
   expect(metrics['actor/pg_loss']).toBeCloseTo(counted / (PROMPTS * PER_PROMPT), 5);
   expect(metrics).toMatchObject({ 'actor/kl_coef': 5 });
@@ -328,7 +328,7 @@ test("a user's WGSL with errors or names already in use ends in one error with t
   expect((await gradientOf(config, data)).microBatches).toBe(1); // the device still works
 });
 
-/** Updates by mini-batches of `groups`, and records when the model is called and when it has answered. */
+/** Runs updates with mini-batches of `groups` groups. Records when the model is called and when the call resolves. */
 async function watchedUpdate(groups: number, maxTokenLen: number) {
   const config = configOf({}, { ppoMiniBatchSize: groups, shuffle: false });
   const data = await offPolicySamples(config, 0.2);
@@ -389,7 +389,7 @@ test('top-p 0.9: with the kept mass on both sides the first ratio is 1, without 
   const { metrics } = await trainer.step();
   await engine.model.importWeights(before);
   const trained = await new PolicyUpdater(config, engine).oldLogProbs(sampled);
-  /** Returns log-probs of the distribution that a token was sampled from: subtracts the mass that top-k, top-p or min-p kept. */
+  /** Renormalizes log-probs to the tokens that top-k, top-p or min-p kept: subtracts the log of their probability mass. */
   const renormalize = (logProbs: ArrayLike<number>, logMass: Float32Array) =>
     Float32Array.from(logProbs, (logp, e) => logp - logMass[e]);
   const ratios = (offMass: boolean) =>

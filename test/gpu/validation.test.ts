@@ -22,7 +22,7 @@ const configOf = (valKwargs: object) =>
     trainer: { totalTrainingSteps: 1 },
   });
 
-/** A result that a random model reaches now and then. */
+/** A task with a result that a random model reaches now and then. */
 const task: Task = {
   name: 'odd',
   train: () => ({ id: 'p', messages: [], answer: '' }),
@@ -74,7 +74,7 @@ test('greedy answers cost no prefill of their own, and change no sampled one', a
   expect(both.metrics['val-core/odd/acc/greedy']).toBe(alone.metrics['val-core/odd/acc/mean@1']);
   expect(sampled.metrics['val-core/odd/acc/greedy']).toBeUndefined();
   expect([sampled.heard, both.heard]).toEqual([2 * PROBLEMS, 2 * PROBLEMS]);
-  // A try that starts after the prompt is cached recomputes the prompt's last row, to sample from it.
+  // A sample that starts after the prompt was cached recomputes the prompt's last row, from which its first token is sampled.
   expect(both.prefill - sampled.prefill).toBeLessThanOrEqual(PROBLEMS);
 });
 

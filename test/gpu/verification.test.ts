@@ -43,7 +43,7 @@ const shipped = withTokenizer(
 const engine = await createLocalEngine({ ...engineSizes(config), ...shipped });
 afterAll(() => engine.destroy());
 
-/** Weights by version, which the only model loads in turn. */
+/** Weights by version. There is only one model, so it loads them in turn. */
 const weights: TensorMap[] = [];
 
 const groups = (numbers = 6) =>
@@ -95,7 +95,7 @@ beforeAll(async () => {
   honest = await samplesBy(engine.rollout);
 });
 
-/** Generates with the given weights. Worker and controller share a device, so each test loads its own weights. */
+/** Generates with the given weights. Worker and controller share a device, so each of the two loads its own weights before it works. */
 async function draw(by: TensorMap, version: number): Promise<void> {
   await engine.model.importWeights(by);
   await engine.rollout.resetCache(version);
@@ -162,7 +162,7 @@ test('a forged sample does not stand in the way of the honest one', async () => 
 test('samples of other weights, and of an unknown version, are rejected', async () => {
   await draw(weights[1], 0); // the worker claims that they are version 0
   const forged = await samplesBy(engine.rollout, 4);
-  // A short sample can have the right tokens by chance. Then only its log-probs are wrong.
+  // The tokens of a short sample can be right by chance. Then only its log-probs reveal the wrong weights.
   const reasons = (await verifyAll(forged)).map((verdict) => (verdict.accepted ? 'accepted' : verdict.reason));
   expect(['forged log-probs', 'forged token', 'wrong weights']).toEqual(expect.arrayContaining(reasons));
   expect(reasons).toContain('wrong weights');
@@ -182,7 +182,7 @@ test('samples of other weights, and of an unknown version, are rejected', async 
   expect(unknown).toMatchObject({ accepted: false, reason: 'wrong weights', detail: 'version 9 is not available' });
 });
 
-/** Generates the first tokens of every first turn with one version and the rest with the next. */
+/** Generates the first tokens of every first turn with one version of the weights, and the rest with the next version. */
 function twoVersions(inner: TurnEngine, turns: number): TurnEngine {
   const begun = new Set<string>();
   let change = () => {};
@@ -220,7 +220,7 @@ test('a sample of two versions is a forgery, also if it claims to be of one', as
     const weightVersions = new Uint32Array(sample.trajectory.mask.length);
     return { claim, sample: { ...sample, trajectory: { ...sample.trajectory, weightVersions } } };
   });
-  // One end token of probability 1 is the same under any weights.
+  // Only long samples: one end token with probability 1 is the same with any weights.
   const long = lying.filter((_, i) => partial[i].sample.trajectory.weightVersions!.filter((v) => v === 1).length > 4);
   expect(long.length).toBeGreaterThan(3);
   for (const verdict of await verifyAll(long)) expect(verdict.accepted).toBe(false);

@@ -1,4 +1,4 @@
-/** Tests that the checks of `webgrpo verify`, except complete models, pass here. */
+/** Tests that the checks of `webgrpo verify`, except those of complete models, pass on this adapter. */
 import { expect, test } from 'vitest';
 import { verifyLossKernels, verifyProducts } from '../../src/extensions/verify/kernels.ts';
 import { registerPolicyLoss } from '../../src/grpo/config/register.ts';

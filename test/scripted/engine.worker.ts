@@ -1,5 +1,6 @@
 /**
- * The page's engine worker in `vite --mode scripted`. It asks for each moment at `/scripted-engine`, where test/e2e/scripted.ts answers.
+ * The page's engine worker in `vite --mode scripted`. At each moment of gate.ts it sends a request to `/scripted-engine`, where
+ * test/e2e/scripted.ts answers.
  */
 
 import * as Comlink from 'comlink';
@@ -14,7 +15,7 @@ import { ScriptedEngine } from '../scriptedEngine.ts';
 import type { Gate, Moment } from './gate.ts';
 import { solveWordProblem } from './solver.ts';
 
-/** Answer of the test; `fails` names the error that the engine must throw. */
+/** Response of the test to such a request. `fails` is the error that the engine must throw. */
 export interface Answer {
   fails?: { name: string; message: string };
 }
@@ -27,7 +28,7 @@ async function ask(moment: Moment, number: number): Promise<void> {
   if (fails) throw Object.assign(new Error(fails.message), { name: fails.name });
 }
 
-/** One request for all turns that start together. */
+/** Sends one request for all turns that start together. */
 let asked: Promise<void> | undefined;
 const gate: Gate = {
   at(moment, number) {
@@ -41,7 +42,7 @@ Comlink.expose(
     await gate.at('load', 1);
     const engine = new ScriptedEngine({
       ...{ config, solve: solveWordProblem, withReference: (withReference ?? false) || judgeModel !== undefined },
-      // An engine with one slot answers questions during a run that the test may hold, so it is not held.
+      // An engine with one slot answers the visitor's questions. Tests hold the engine that trains, so this one never waits.
       ...(rollout?.maxNumSeqs !== 1 && { gate }),
       tokenizer: new ChatTokenizer(tokenizerJson, tokenizerConfigJson),
       weights: weights instanceof Map ? weights : await collectWeights(weights),

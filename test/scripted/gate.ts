@@ -1,14 +1,17 @@
-/** Lets a test hold and break a scripted engine. A moment waits for the test, never for time. */
+/** Lets a test hold and break a scripted engine. At each moment the engine waits for the test, never for a clock. */
 
 /**
- * 'load' = before an engine exists; 'turn' = between the first and the second half of a generated turn; 'update' = before an optimizer
- * step. Counted from 1.
+ * Moments at which a test can hold the engine, each numbered from 1. 'load': before an engine is created. 'turn': between the first and the
+ * second half of a generated turn. 'update': before an optimizer step.
  */
 export type Moment = 'load' | 'turn' | 'update';
 
-/** The engine's side of a gate. */
+/** The interface of a gate that an engine uses. */
 export interface Gate {
-  /** Resolves when the engine can continue; undefined if it need not wait. Rejects with the error that the engine must throw. */
+  /**
+   * Resolves when the engine can continue; returns undefined if the engine need not wait. Rejects with the error that the engine must
+   * throw.
+   */
   at(moment: Moment, number: number): Promise<void> | undefined;
 }
 
@@ -18,7 +21,7 @@ interface Waiting {
   pass: () => void;
 }
 
-/** A gate that is open until a test closes it. */
+/** A gate that lets an engine pass everywhere until a test closes it. */
 export class TestGate implements Gate {
   readonly #upTo = { load: Infinity, turn: Infinity, update: Infinity };
   readonly #faults = new Map<string, Error>();
@@ -38,7 +41,7 @@ export class TestGate implements Gate {
     return new Promise((pass) => this.#waiting.push({ moment, number, pass }));
   }
 
-  /** Makes moments of this kind after `number` wait. */
+  /** Makes an engine wait at moments of this kind whose number is greater than `number`. */
   upTo(number: number, moment: Moment = 'update'): void {
     this.#upTo[moment] = number;
     const mayPass = (waiting: Waiting) => waiting.number <= this.#upTo[waiting.moment];
@@ -47,7 +50,7 @@ export class TestGate implements Gate {
     for (const { pass } of passing) pass();
   }
 
-  /** Lets a run finish step `number`. It then waits in the next step, before a turn is generated. */
+  /** Lets a run finish step `number`. The engine then waits in the next step, before a turn is generated. */
   async endStep(number: number): Promise<void> {
     this.upTo(Infinity, 'turn');
     this.upTo(number - 1);
@@ -56,7 +59,7 @@ export class TestGate implements Gate {
     this.upTo(number);
   }
 
-  /** Opens the gate for everything. */
+  /** Opens the gate for moments of every kind. */
   open(): void {
     for (const moment of ['load', 'turn', 'update'] as const) this.upTo(Infinity, moment);
   }
@@ -73,13 +76,13 @@ export class TestGate implements Gate {
     return new Promise((pass) => this.#holding.push({ moment, pass }));
   }
 
-  /** Makes the engine fail at this moment, once. A DeviceLostError also loses its device. */
+  /** Makes the engine fail once, at this moment. A DeviceLostError also loses its device. */
   fail(number: number, error: Error, moment: Moment = 'update'): void {
     this.#faults.set(`${moment} ${number}`, error);
   }
 }
 
-/** Creates a promise that a test or an engine resolves. */
+/** Creates a promise that can be resolved from outside. */
 export function deferred<T>(): { promise: Promise<T>; resolve: (value: T) => void } {
   let resolve: (value: T) => void = () => {};
   const promise = new Promise<T>((settle) => (resolve = settle));

@@ -1,11 +1,11 @@
-/** Serves a test's answers to the engines of its pages. See `engine.worker.ts`. */
+/** Serves the gate of a test to the engines of its pages over HTTP. See `engine.worker.ts`. */
 
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Answer } from './engine.worker.ts';
 import { type Moment, TestGate } from './gate.ts';
 
-/** Serves a gate on a port of this machine. */
+/** Starts a server for a gate on a free port. */
 export async function serveGate(): Promise<{ gate: TestGate; port: number; close(): Promise<void> }> {
   const gate = new TestGate();
   const answer = async (moment: Moment, number: number): Promise<Answer> => {

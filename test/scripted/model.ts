@@ -13,14 +13,14 @@ import type {
   TrainLoss,
 } from '../../src/model/engine.ts';
 
-/** The parts of its engine that a model needs. */
+/** The parts of a scripted engine that its model uses. */
 interface ModelDevice {
   throwIfLost(): void;
   at(moment: Moment, number: number): Promise<void> | undefined;
   isSolved(batch: PackedBatch, s: number): boolean;
 }
 
-/** Default sizes of an engine without a checkpoint. */
+/** Sizes of a scripted engine that has no checkpoint. */
 export const SCRIPTED_CONFIG: ModelConfig = {
   architecture: 'LlamaForCausalLM',
   vocabSize: 512,
@@ -41,16 +41,16 @@ export const SCRIPTED_CONFIG: ModelConfig = {
 };
 
 /**
- * Number of elements of each tensor that updates change and that the state depends on. An update thus takes microseconds for any model
- * size.
+ * Number of elements in each tensor that updates change. Only these affect the engine's state, so an update takes microseconds for any
+ * model size.
  */
 const MOVED = 16;
 const SKILL = 'model.norm.weight';
-/** Log-odds of solving a problem at the start; increased by every unit that SKILL has changed since. */
+/** Log-odds with which the initial weights solve a problem. A change of SKILL by 1 adds LOGIT_PER_UNIT. */
 const START_LOGIT = -0.8;
 const LOGIT_PER_UNIT = 400;
 
-/** Mixes integers into one of 32 bits, like murmur3. */
+/** Mixes integers into one 32-bit integer, like murmur3. */
 export function mix(...values: number[]): number {
   let h = 0x9e3779b9;
   for (const value of values) {
@@ -60,7 +60,7 @@ export function mix(...values: number[]): number {
   h = Math.imul(h, 0xc2b2ae35);
   return (h ^ (h >>> 16)) >>> 0;
 }
-/** Returns a number in [0, 1). */
+/** Returns a pseudo-random number in [0, 1) for the integers. */
 export const unit = (...values: number[]): number => mix(...values) / 2 ** 32;
 
 export const copyOf = (tensors: TensorMap): TensorMap =>
@@ -68,10 +68,10 @@ export const copyOf = (tensors: TensorMap): TensorMap =>
 const zerosLike = (tensors: TensorMap): TensorMap =>
   new Map([...tensors].map(([name, { shape, data }]) => [name, { shape, data: new Float32Array(data.length) }]));
 
-/** Weights, and the tokens that they predict. Used for a policy and for its frozen start. */
+/** Weights, and the log-probs that they predict. The policy and its frozen reference are instances. */
 export class ScriptedWeights {
   tensors: TensorMap;
-  /** Hash of all elements that updates change. */
+  /** Hash of all elements that updates can change. */
   state = 0;
   isFinite = true;
   readonly #start: number;
@@ -86,12 +86,12 @@ export class ScriptedWeights {
     return this.tensors.get(SKILL)?.data[0] ?? 1;
   }
 
-  /** Probability of solving a problem. */
+  /** Probability that the model solves a problem. */
   get chance(): number {
     return 1 / (1 + Math.exp(-START_LOGIT - LOGIT_PER_UNIT * (this.#skill - this.#start)));
   }
 
-  /** Must be called after every change of the tensors. */
+  /** Recomputes the hash. Must be called after every change of the tensors. */
   changed(): void {
     this.state = 0;
     this.isFinite = true;
@@ -112,7 +112,7 @@ export class ScriptedWeights {
     return this.isFinite ? Math.fround(0.2 + unit(this.state, before, position, -1)) : NaN;
   }
 
-  /** Returns the most likely tokens after `before`, largest first, with masses that sum to less than 1. */
+  /** Returns the most likely tokens after `before`, largest first, with probabilities that sum to less than 1. */
   alternatives(before: number, position: number, count: number, vocabSize: number) {
     const most = 0.3 + 0.4 * unit(this.state, before, position, -2);
     return Array.from({ length: count }, (_, i) => ({
@@ -140,7 +140,7 @@ export class ScriptedModel implements ModelEngine {
     this.#device = device;
   }
 
-  /** Number of optimizer steps of these weights. */
+  /** Number of optimizer steps that these weights have had. */
   get updates(): number {
     return this.#updates;
   }
@@ -158,7 +158,7 @@ export class ScriptedModel implements ModelEngine {
     return out;
   }
 
-  /** Returns bounds in which every random number selects the target. */
+  /** Returns bounds with which every random number selects the token of the batch, so that verification accepts it. */
   async drawBounds(batch: PackedBatch): Promise<DrawBounds> {
     const { logProbs } = await this.logProbs(batch);
     const all = (value: number) => logProbs.map(() => value);
@@ -181,7 +181,7 @@ export class ScriptedModel implements ModelEngine {
     return out;
   }
 
-  /** AdamW on the elements that change. */
+  /** Runs AdamW on the elements that updates change. */
   async optimizerStep({ lr, beta1, beta2, eps, weightDecay }: OptimizerOptions): Promise<OptimizerStepResult> {
     await this.#device.at('update', this.#updates + 1);
     const gradNorm = Math.hypot(this.#skillGradient, ...this.#gradient);
@@ -254,7 +254,7 @@ function dataOf(tensors: TensorMap, name: string): Float32Array {
   return found.data;
 }
 
-/** Returns d loss / d logp of an entry, as for a sample that was just generated. */
+/** Returns d loss / d logp of an entry. Assumes a ratio of 1, as for a sample that was just generated. */
 function dLogProb(loss: TrainLoss, e: number): number {
   if (loss.kind === 'nll') return -loss.weights[e];
   if (loss.kind === 'coefficients') return loss.dLogProbs[e];

@@ -7,7 +7,7 @@ import type { DrawnSoFar, GenerateRequest, Generation, RolloutEngine, RolloutSta
 import { deferred, type Moment } from './gate.ts';
 import type { ScriptedWeights } from './model.ts';
 
-/** The parts of its engine that rollout needs. */
+/** The parts of a scripted engine that its rollout uses. */
 interface RolloutDevice {
   readonly tokenizer: ChatTokenizer;
   throwIfLost(): void;
@@ -26,8 +26,8 @@ interface Turn {
 }
 
 /**
- * Generates the first half of a turn immediately. The second half follows after its gate, one token per pass, with the weights of that
- * moment.
+ * Generates the first half of a turn immediately. The second half follows when the gate lets the turn pass, one token per pass, with the
+ * weights in use by then.
  */
 export class ScriptedRollout implements RolloutEngine {
   readonly #device: RolloutDevice;
@@ -39,7 +39,7 @@ export class ScriptedRollout implements RolloutEngine {
   #paused: { over: Promise<void>; resume: () => void } | undefined;
   #pass: Promise<void> | undefined;
   #idle: (() => void)[] = [];
-  /** Ids of requests that were generated and are not released yet. */
+  /** Ids of requests for which tokens were generated, and which are not released yet. */
   readonly held = new Set<string>();
 
   constructor(weights: ScriptedWeights, device: RolloutDevice) {
@@ -64,9 +64,9 @@ export class ScriptedRollout implements RolloutEngine {
     try {
       await this.#paused?.over;
       const begun = this.#device.sayingsOf(request, this.#weights);
-      // A turn that was restored from a checkpoint has its first half.
+      // A turn that was restored from a checkpoint has its first half already.
       if (turn.tokenIds.length === 0) this.#draw(turn, request, begun.slice(0, Math.ceil(begun.length / 2)));
-      // A request for top log-probs reads a position of a turn that has ended, and does not wait.
+      // A request for top log-probs only evaluates a position of a turn that has ended, so the gate does not hold it.
       if (!sampling.topLogprobs) await Promise.race([this.#device.at('turn', ++this.#begun), aborted]);
       await this.#drawRest(turn, request);
       return this.#generation(turn, sampling, request.contextIds);
@@ -76,7 +76,7 @@ export class ScriptedRollout implements RolloutEngine {
     }
   }
 
-  /** Generates one token per pass, each with the weights of its pass. */
+  /** Generates the rest of a turn, one token per pass, each with the weights in use at that pass. */
   async #drawRest(turn: Turn, request: GenerateRequest): Promise<void> {
     let all: number[] = [];
     let state: number | undefined;
@@ -90,7 +90,10 @@ export class ScriptedRollout implements RolloutEngine {
     } while (turn.tokenIds.length < all.length);
   }
 
-  /** Resolves for all turns together, when the engine is not paused. Which turns end first depends only on their lengths. */
+  /**
+   * Resolves at the next pass, which is the same for all turns, when the engine is not paused. Which turn ends first therefore depends only
+   * on the turns' lengths.
+   */
   #nextPass(): Promise<void> {
     this.#pass ??= (async () => {
       do {
@@ -102,7 +105,7 @@ export class ScriptedRollout implements RolloutEngine {
     return this.#pass;
   }
 
-  /** Generates the missing tokens of `all` with the current weights. */
+  /** Generates the tokens of `all` that the turn does not have yet, with the current weights. */
   #draw(turn: Turn, { contextIds, onTokens }: GenerateRequest, all: readonly number[]): void {
     const fresh = all.slice(turn.tokenIds.length);
     for (const token of fresh) {

@@ -1,4 +1,6 @@
-/** Solves the word problems of the gsm8k-tool task by their templates. A scripted engine uses the solution as a right answer. */
+/**
+ * Solves the word problems of the gsm8k-tool task by their templates. A scripted engine replies with the solution when it solves a problem.
+ */
 
 import { calculatorCall, demonstration } from '../../src/tasks/supervised/demonstrations.ts';
 import { TEMPLATES } from '../../src/tasks/gsm8k/templates.ts';
@@ -14,7 +16,7 @@ const PATTERNS = TEMPLATES.map(({ text, steps }) => {
   return { steps, pattern: new RegExp(pattern) };
 });
 
-/** Returns the turns that solve the problem in a prompt, tool calls first; undefined if the problem is not one of the task's. */
+/** Returns the turns that solve the problem in a prompt, tool calls first; undefined if the task's templates do not match the problem. */
 export function solveWordProblem(prompt: string): readonly string[] | undefined {
   for (const { pattern, steps } of PATTERNS) {
     const found = pattern.exec(prompt)?.groups;

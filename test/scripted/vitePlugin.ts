@@ -6,20 +6,23 @@
 import { resolve } from 'node:path';
 import type { Connect, Plugin } from 'vite';
 
-/** Workers with a GPU, and the scripted ones in their place. */
+/** Worker scripts of the page, each with the scripted one that replaces it. */
 const SCRIPTED: Readonly<Record<string, string>> = {
   [resolve('demo/engine/engine.worker.ts')]: resolve('test/scripted/engine.worker.ts'),
   [resolve('demo/lessons/kit/loopWorker.ts')]: resolve('test/scripted/loop.worker.ts'),
 };
 
-/** Replaces the browser's adapter. If a test stores a promise as `adapterFound`, that one answers instead. */
+/** Replaces the browser's GPU adapter. A test can delay or refuse the adapter with a promise in `adapterFound`. */
 const ADAPTER = `if (navigator.gpu) GPU.prototype.requestAdapter = async () => {
   if (!(await (globalThis.adapterFound ?? true))) return null;
   const info = { vendor: '', architecture: '', description: 'scripted', isFallbackAdapter: true };
   return { info, limits: { maxBufferSize: 2 ** 31, maxStorageBufferBindingSize: 2 ** 30 }, features: new Set() };
 };`;
 
-/** Forwards the engine's questions to the server of a test, if its browser has the test's cookie. Otherwise the engine does not wait. */
+/**
+ * Forwards the engine's requests to the gate server of a test, if the browser has the test's cookie. Without the cookie, the engine never
+ * waits.
+ */
 const answer: Connect.SimpleHandleFunction = ({ headers, url }, response) => {
   const port = /\bgate=(\d+)/.exec(headers.cookie ?? '')?.[1];
   if (port === undefined) response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
@@ -35,7 +38,7 @@ const scriptedWorker = (): Plugin => ({
   },
 });
 
-/** Returns the plugins of the mode; empty in other modes. */
+/** Returns the Vite plugins of mode `scripted`; none in other modes. */
 export function scriptedPage(mode: string): Plugin[] {
   if (mode !== 'scripted') return [];
   const page: Plugin = {

@@ -114,7 +114,7 @@ describe('outcome estimators', () => {
     expect([...first.advantages, ...second.advantages]).toEqual(want);
     expect(second.baselines).toEqual(baselines);
     const known = rewards.map((r) => (Number.isNaN(r) ? 0 : r));
-    expect(rae(known, undefined).advantages[1]).toBeCloseTo(-1 - 0.05, 12); // one role, 0.95
+    expect(rae(known, undefined).advantages[1]).toBeCloseTo(-1 - 0.05, 12); // all samples have one role; decay 0.95
   });
 
   test('rewards and group ids must pair up', () => {
@@ -238,9 +238,10 @@ describe('per-turn leave-one-out', () => {
   });
 
   /**
-   * A turn of one token, then two turns of four; four actions per token. Only the choice of the first token is rewarded. Policy gradient in
-   * groups of 8 with the gradient clipped to one norm, as in every recipe. Outcome-only credit makes the later turns walk at random and
-   * spends the norm on them. Measured: 152 samples against 280 to a policy of 0.9, with a similar ratio at steps of 0.05 to 2.
+   * A turn of one token, then two turns of four tokens; each token is one of four actions. Only the choice of the first token is rewarded.
+   * Policy gradient in groups of 8 with the gradient clipped to one norm, as in every recipe. Outcome-only credit makes the later turns
+   * walk at random and spends the norm on them. Measured: 152 samples against 280 to a policy of 0.9, with a similar ratio at steps of 0.05
+   * to 2.
    */
   test('learns a task where only the first of three turns matters in fewer samples than outcome-only', () => {
     const seeds = [1, 2, 3, 4, 5, 6, 7, 8];

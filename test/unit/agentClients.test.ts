@@ -28,7 +28,7 @@ const PARAMETERS = {
 };
 const FUNCTION = { name: NAME, description: DESCRIPTION, parameters: PARAMETERS };
 
-/** Returns the answer of an agent whose requests go to `url`, an address without /v1. */
+/** Returns the answer of a third-party agent that sends its requests to `url`, an address without /v1. */
 type Client = (url: string, calculate: (args: unknown) => string) => Promise<string | undefined>;
 
 const apiKey = 'none';
@@ -43,7 +43,7 @@ const tools = (calculate: (args: unknown) => string) => ({
   }),
 });
 
-/** Vercel's `ai` with a provider, complete or streamed. */
+/** Agent: Vercel's `ai` package with one of its providers. Requests are complete or streamed. */
 const ai =
   (provider: (url: string) => LanguageModel, isStreamed = false): Client =>
   async (url, calculate) => {
@@ -62,7 +62,7 @@ const ai =
 const byOpenAI = (url: string) => createOpenAI({ apiKey, baseURL: `${url}/v1` });
 const byAnthropic = (url: string) => createAnthropic({ apiKey, baseURL: `${url}/v1` })(model);
 
-/** @openai/agents with one of its models, complete or streamed. */
+/** Agent: @openai/agents with one of its model classes. Requests are complete or streamed. */
 const agents =
   (Model: typeof OpenAIResponsesModel | typeof OpenAIChatCompletionsModel, stream: boolean): Client =>
   async (url, calculate) => {
@@ -185,7 +185,7 @@ test.each(Object.entries(CLIENTS))('%s', async (_, client) => {
   });
   expect([answer, given]).toEqual(['It is 42.', [{ expression: '6*7' }]]);
   const [episode] = groups.episodes;
-  // One trajectory of two turns: the client's second request continues the tokens of its first.
+  // There must be one trajectory with two turns: the client's second request continues the tokens of the first.
   expect([groups.size, episode.rows().map(({ trajectory }) => trajectory.numTurns)]).toEqual([1, [2]]);
 });
 

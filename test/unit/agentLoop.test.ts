@@ -30,7 +30,7 @@ describe('a complete sample', () => {
       ...trace.calls.flatMap(({ expression, result }) => [calculatorCall(expression), result]),
       trace.final,
     ]);
-    // Every request extends the previous one, so nothing was tokenised again.
+    // Every request extends the previous one, so no token was tokenised again.
     const contexts = engine.requests.map(({ contextIds }) => [...contextIds]);
     contexts.slice(1).forEach((context, i) => expect(context.slice(0, contexts[i].length)).toEqual(contexts[i]));
     expect(engine.requests.every(({ promptLength }) => promptLength === promptIds.length)).toBe(true);
@@ -86,7 +86,7 @@ describe('a complete sample', () => {
 test('many samples that start together yield the thread in between, and start in order', async () => {
   const engine = new ScriptedTurns([]);
   const started: { id: string; turn: number }[] = [];
-  // A message lets other work run on the thread. A sample takes a millisecond of a simulated clock.
+  // Posting a message lets other work run on this thread. Each sample takes a millisecond of a simulated clock.
   let turn = 0;
   let now = performance.now() + 10_000; // later than the turn of any other test
   vi.spyOn(performance, 'now').mockImplementation(() => now);
@@ -112,7 +112,7 @@ test('many samples that start together yield the thread in between, and start in
   await Promise.all(ids.map((requestId) => run([], { engine, requestId })));
   expect(started.map(({ id }) => id)).toEqual(ids);
   const sizes = started.map((start) => started.filter((other) => other.turn === start.turn).length);
-  expect(Math.max(...sizes)).toBeLessThanOrEqual(16); // 15 ms, and the sample that detects it
+  expect(Math.max(...sizes)).toBeLessThanOrEqual(16); // the samples of 15 ms, and the one that notices that the time is over
 });
 
 describe('every limit has its stop reason', () => {

@@ -31,7 +31,7 @@ test.each([
     [3, 4],
     [1, 9, -2],
   ];
-  /** verl's agg_loss: masked_sum(seq_losses, seq_mask) / global_batch_size, however many samples are left in the batch. */
+  /** Computes verl's agg_loss: masked_sum(seq_losses, seq_mask) / global_batch_size, however many samples are left in the batch. */
   const verl = (masks: number[][], globalBatchSize: number) => {
     let total = 0;
     masks.forEach((mask, s) => {
@@ -47,7 +47,7 @@ test.each([
       .reduce((a, b) => a + b, 0);
   const all = MASKS.map((mask) => mask.map(() => 1));
   for (const masks of [all, MASKS, MASKS.slice(0, 1)]) expect(ours(masks, 3)).toBeCloseTo(verl(masks, 3), 12);
-  // A mini-batch with fewer groups keeps the divisor too.
+  // A mini-batch with fewer groups has the same divisor.
   expect(ours(MASKS, 8)).toBeCloseTo(verl(MASKS, 8), 12);
 });
 

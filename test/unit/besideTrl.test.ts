@@ -1,9 +1,9 @@
-/** Logs of a run in TRL and of ours, read into one table: scripts/lib/besideTrl.mjs. */
+/** Tests scripts/lib/besideTrl.mjs, which reads the logs of a run in TRL and of a run in webgrpo into one table. */
 
 import { expect, test } from 'vitest';
 import { besideTrlTable, readLines, readOurs, readTrl } from '../../scripts/lib/besideTrl.mjs';
 
-/** One step of ours is two of TRL; only the first of them has a reward. */
+/** One step of webgrpo corresponds to two steps of TRL, and only the first of these two logs a reward. */
 const TRL_LOG = [
   '{"step": 0, "eval_reward": 0.25}',
   '{"step": 1, "grad_norm": 1, "reward": 0.5, "seconds": {"step": 3, "generation": 2, "update": 0.5}}',
@@ -24,7 +24,7 @@ test('what a run in TRL has not come to is null', () => {
   const noEvaluation = TRL_LOG.filter((line) => !line.includes('eval_'));
   expect(read(noEvaluation)).toMatchObject({ before: null, after: null, step: 5 });
   expect(read(TRL_LOG.slice(0, 4))).toMatchObject({ reward: [0.5], before: 0.25, after: null, step: 4 });
-  // The evaluation in between is not the last.
+  // The score must come from the last evaluation, not from the one in between.
   expect(read(TRL_LOG, 4)).toMatchObject({ before: 0.25, after: null });
   expect(read([TRL_LOG[0].replace('0.25', 'NaN')])).toMatchObject({ before: null, reward: [], step: null });
   expect(read([])).toMatchObject({ before: null, after: null, reward: [], update: null });

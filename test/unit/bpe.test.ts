@@ -10,8 +10,8 @@ const train = (texts: string[], vocabSize: number, maxWords: number) =>
 
 describe('trainBpe', () => {
   test('merges of the textbook example, by frequency and then code-point order', () => {
-    // Pairs of "low" x 5, "lower" x 2, "newest" x 6, "widest" x 3 (Sennrich et al., section 3.2): es 9, then est 9. Next, "l o" and "o w"
-    // both have 7, and "l" sorts first.
+    // Merges of the words "low" x 5, "lower" x 2, "newest" x 6, "widest" x 3 (Sennrich et al., section 3.2): es 9, then est 9. Next, "l o"
+    // and "o w" both have 7, and "l" sorts first.
     const words = [...Array<string>(5).fill('low'), ...Array<string>(2).fill('lower')];
     const more = [...Array<string>(6).fill('newest'), ...Array<string>(3).fill('widest')];
     const { model } = train([...words, ...more], 257 + 5, 0);

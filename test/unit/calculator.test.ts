@@ -56,7 +56,7 @@ describe('calculator', () => {
     let compared = 0;
     for (let i = 0; i < 500; i++) {
       const text = build(3);
-      // Blanks prevent JavaScript from reading "--" as an operator.
+      // Blanks prevent JavaScript from reading two minus signs as the operator "--".
       const value = new Function(`return ${text.replaceAll('-', ' - ')}`)() as number;
       if (!Number.isFinite(value) || text.length > 200) continue;
       expect(calculate(text), text).toBe(String(Math.round(value * 100) / 100 || 0));

@@ -1,4 +1,4 @@
-/** Tests constrained tool calls: the grammar of a call, the tokens it allows next, and the scheduler using both. */
+/** Tests constrained tool calls: the grammar of a call, the tokens it allows next, and a scheduler that uses both. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { tokenBytes, vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
@@ -53,7 +53,7 @@ const automata = {
   llama3_json: new ByteAutomaton(toolCallGrammar(callable, 'llama3_json')),
 };
 
-/** True if a text is the complete rest of a call; for Llama 3, a complete turn. */
+/** True if a text completes a call that has started; for Llama 3, if it completes a turn. */
 function accepts(body: string | Uint8Array, format: CallFormat = 'hermes'): boolean {
   const automaton = automata[format];
   let state = automaton.start;
@@ -348,7 +348,7 @@ describe('a turn that must be calls or JSON', () => {
     properties: { answer: { type: 'integer' }, unit: { enum: ['m', 's'] } },
     required: ['answer'],
   };
-  /** Samples a turn at random, with at most `left` tokens. */
+  /** Samples a turn at random from the allowed tokens, with at most `left` tokens. */
   const drawn = (forced: CallGuide, left: number, seed: number) => {
     const r = rng(seed);
     const ids: number[] = [];

@@ -28,7 +28,7 @@ const from =
     Promise.resolve(files.get(path));
 const text = (value: string) => new TextEncoder().encode(value);
 
-/** Returns a saved checkpoint with some files replaced; undefined removes one. */
+/** Returns the files of a saved checkpoint with some replaced; undefined removes a file. */
 function saved(changes: Record<string, Uint8Array | undefined> = {}): Map<string, Uint8Array> {
   const files: Map<string, Uint8Array> = saveCheckpoint({ config: CONFIG, weights: weights() });
   for (const [name, bytes] of Object.entries(changes)) {
@@ -71,7 +71,7 @@ test('a chat template in a separate file', async () => {
 });
 
 describe('files next to the weights', () => {
-  /** Spaced and ordered as another program would. bos_token_id is null and eos_token_id a list on purpose. */
+  /** The JSON is formatted and ordered as another program might write it. bos_token_id is null and eos_token_id a list on purpose. */
   const CONFIG_JSON = `{"model_type": "qwen2", "vocab_size": 13, "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2,
     "num_attention_heads": 2, "num_key_value_heads": 1, "tie_word_embeddings": true, "eos_token_id": [3, 4], "bos_token_id": null,
     "use_cache": true, "dtype": "bfloat16", "auto_map": {"AutoModel": "own.py"}, "my_key": {"a": 1}}`;
@@ -339,7 +339,7 @@ test('an HTML page is neither template nor JSON', async () => {
   expect(await refusal(saved({ 'tokenizer.json': text('\n<html>') }))).toMatch(/^tokenizer\.json is an HTML page: /);
 });
 
-/** Starts a server that answers requests for missing files with 404, or with its start page like development servers do. */
+/** Starts a server that answers requests for missing files with 404, or with its start page, as development servers do. */
 function serve(files: Map<string, Uint8Array>, missing: 'page' | 404): void {
   vi.stubGlobal('fetch', async (url: string) => {
     const bytes = files.get(url.replace('http://host/model/', ''));

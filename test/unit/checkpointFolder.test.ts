@@ -1,5 +1,6 @@
 /**
- * Tests checkpoints and the disk: damaged ones are refused by name, incomplete work is finished or removed, and errors are clear messages.
+ * Tests checkpoints and the disk: damaged checkpoints are refused with their name, interrupted writes are finished or removed, and errors
+ * are clear messages.
  */
 
 import * as promises from 'node:fs/promises';
@@ -57,7 +58,7 @@ const save = (step: number) =>
     ),
   );
 
-/** Flips one bit of a byte of a file. */
+/** Flips one bit of the byte at `at` in a file. */
 function flip(path: string, at: number): void {
   const bytes = readFileSync(path);
   bytes[at] ^= 1;
@@ -89,7 +90,7 @@ test('a damaged checkpoint is refused by file and name; the newest intact one is
   ).rejects.toThrow(
     new RegExp(`^trainer\\.resumeFromPath: .*damaged.* The newest intact checkpoint of that run is ${folderOf(1)}\\.$`),
   );
-  // The model of step 3 is intact. So is that of step 2, except a file that a model does not read.
+  // Used as a model, the checkpoint of step 3 is intact. So is that of step 2, because a model does not read the file that is missing.
   expect(await newestCheckpoint(disk, run)).toBe(folderOf(3));
   flip(`${folderOf(3)}/model.safetensors`, 5000);
   await expect(loadModelFiles(folderOf(3))).rejects.toThrow(/step-3\/model\.safetensors has changed since/);

@@ -1,4 +1,6 @@
-/** Tests the number of decode steps between two read-backs: a cost balance of rows decoded in vain and time that the device waits. */
+/**
+ * Tests the number of decode steps between two read-backs: a balance between rows that are decoded in vain and time that the device waits.
+ */
 import { expect, test } from 'vitest';
 import { ChunkLength } from '../../src/rollout/server/chunkLength.ts';
 import { rng } from '../random.ts';
@@ -6,7 +8,7 @@ import { rng } from '../random.ts';
 const SEQUENCES = 100;
 
 /**
- * A device whose steps take `stepMs` and that waits `hostMs` for the host after a read-back. A sequence ends in a step with probability
+ * A device whose steps take `stepMs` and that waits `hostMs` for the host after a read-back. In each step, a sequence ends with probability
  * `endRate`.
  */
 interface Load {
@@ -15,7 +17,7 @@ interface Load {
   endRate: number;
 }
 
-/** Returns a ChunkLength that has observed `passes` passes of one step under a load. */
+/** Returns a ChunkLength that has observed `passes` passes of one step each, under a load. */
 function seen({ stepMs, hostMs, endRate }: Load, passes = 200): ChunkLength {
   const chunk = new ChunkLength();
   for (let i = 0; i < passes; i++) {
@@ -26,7 +28,7 @@ function seen({ stepMs, hostMs, endRate }: Load, passes = 200): ChunkLength {
   return chunk;
 }
 
-/** Returns the remaining tokens of sequences far from their limits. */
+/** Returns the remaining tokens of each sequence, so many that no sequence comes near its limit. */
 const far = (n = SEQUENCES, tokens = 1000) => Array.from({ length: n }, () => tokens);
 
 /** Runs 2000 passes of a batch that is always full, with `fixed` steps each, or as many as ChunkLength chooses. */
@@ -41,7 +43,7 @@ function simulate(
     const steps = fixed ?? chunk.next(far());
     let ended = 0;
     for (let i = 0; i < SEQUENCES; i++) {
-      // The step in which a sequence ends has a geometric distribution.
+      // The number of steps until a sequence ends has a geometric distribution.
       const lives = 1 + Math.floor(Math.log(1 - r.uniform()) / Math.log(1 - endRate));
       if (lives <= steps) ended++;
       if (pass >= 200) wasted += Math.max(0, steps - lives);

@@ -16,7 +16,7 @@ const runs = join(folder, 'runs');
 let built: Promise<string> | undefined;
 const bin = async () => join(await (built ??= bundle(process.cwd())), 'bin.js');
 
-/** Copies a tiny checkpoint and adds the task's tokenizer. */
+/** Copies a tiny checkpoint and adds the tokenizer of the task. */
 function checkpoint(name: string): string {
   const path = join(folder, name);
   cpSync('test/fixtures/tiny-qwen2', path, { recursive: true });
@@ -119,7 +119,8 @@ test('a truncated checkpoint', async () => {
 });
 
 test('a tokenizer with more tokens than the model has rows', async () => {
-  const sentence = /the tokenizer has 512 tokens but the model 53 rows\. Use the files of one model\.$/;
+  const sentence =
+    /the tokenizer has 512 tokens, but the embedding of the model has 53 rows\. Use the files of one model\.$/;
   await refused(['train', CONFIG, `model.path=${checkpoint('d')}`], sentence);
 });
 
@@ -129,7 +130,7 @@ test('a prompt longer than the limit is refused before anything is created', () 
     /^Problem "held-out-\d+" has a prompt of \d+ tokens, but at most 24 fit /,
   ));
 
-/** Runs a separate process without a Vulkan driver. */
+/** Runs a script in a separate process that finds no Vulkan driver. */
 function withoutAdapter(script: string, ...args: string[]) {
   const child = spawn(process.execPath, [script, ...args], {
     env: { ...process.env, VK_ICD_FILENAMES: '/nowhere/icd.json' },
@@ -137,7 +138,7 @@ function withoutAdapter(script: string, ...args: string[]) {
   return Promise.all([text(child.stdout), text(child.stderr), once(child, 'exit')]);
 }
 
-// Only Vulkan reads the variable; on other systems a GPU is found anyway.
+// Only Vulkan reads VK_ICD_FILENAMES. On other systems than Linux, a GPU is found in spite of it.
 test.runIf(process.platform === 'linux')('a missing driver', async () => {
   const [, stderr, [status]] = await withoutAdapter('scripts/webgrpo.mjs', 'train', CONFIG);
   expect(stderr).toMatch(/VK_ICD_FILENAMES is "\/nowhere\/icd\.json", but Dawn finds no adapter through it\. /);

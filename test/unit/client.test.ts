@@ -1,6 +1,6 @@
 /**
- * Tests the training client without a GPU: its shapes, the sequences that calls continue, refused requests, and that nothing is left
- * behind.
+ * Tests the training client without a GPU: shapes of its rows, the sequences that calls continue, refused requests, and that a finished run
+ * leaves nothing behind.
  */
 
 import { afterEach, describe, expect, test, vi } from 'vitest';
@@ -142,7 +142,7 @@ describe('what a call continues', () => {
     const said = [...tokenizer.encode('Four.'), tokenizer.eosTokenIds[0]];
     const next = tokenizer.encodeContinuation([{ role: 'user', content: 'Sure?' }]);
     expect([...second.contextIds]).toEqual([...first.contextIds, ...said, ...next]);
-    expect(second.requestId).toBe(first.requestId); // its cache is reused
+    expect(second.requestId).toBe(first.requestId); // the second call reuses the cache of the first
     expect(rows).toHaveLength(1);
     const { mask, logProbs } = rows[0].trajectory;
     expect([...mask]).toEqual([...said.map(() => 1), ...[...next].map(() => 0), ...said.map(() => 1)]);
@@ -259,7 +259,7 @@ describe('what a call continues', () => {
     rollout.waits = () => true;
     const client = trainer.client();
     const both = [1, 2].map(() => client.chat.completions.create({ messages: QUESTION }));
-    await vi.waitFor(() => expect(rollout.underWay).toBe(2), 20_000);
+    await expect.poll(() => rollout.underWay).toBe(2);
     expect(() => client.trajectory.reward(1)).toThrow('A call is in flight');
     rollout.go();
     await Promise.all(both);
@@ -297,7 +297,7 @@ test('rows of a trajectory have one reward, and every sampled token once', async
   const length = tokenizer.encode('Four.').length + 1;
   expect(drawn!.map(({ trajectory: { mask } }) => mask.reduce((sum, m) => sum + m, 0))).toEqual([3 * length, length]);
   expect(drawn![0].trajectory).toMatchObject({ numTurns: 3 });
-  // Three rows with an untrained token between two of them.
+  // The row has three turns, with an untrained token between consecutive turns.
   const row = Array<number>(length).fill(1);
   expect([...drawn![0].trajectory.mask]).toEqual([...row, 0, ...row, 0, ...row]);
   expect(metrics).toMatchObject({
@@ -329,7 +329,10 @@ describe('a checkpoint', () => {
   const SURE: MessageShape = { role: 'user', content: 'Sure?' };
   const vocabSize = tokenizer.vocabSize;
 
-  /** Saves a complete group of two, and a group with a rewarded and an open episode: a reply, a fork, a call in flight. */
+  /**
+   * Saves a complete group of two episodes, and a group with a rewarded episode and an open one. The open one has a reply, a fork, and a
+   * call in flight.
+   */
   async function savedRun(limits: ClientLimits = {}) {
     const run = talkingRun({ limits });
     const { groups } = run.trainer;
@@ -370,7 +373,7 @@ describe('a checkpoint', () => {
     expect([going.id, going.name]).toEqual([open.id, '/mine']);
     const request = readRequest({ messages: [...QUESTION, FOUR, SURE] }, groups.served);
     await going.call(request);
-    // Like the call that was in flight: the same tokens, and the same random numbers.
+    // The repeated call equals the call that was in flight: the same tokens, and the same random numbers.
     const { contextIds, key } = rollout.requests.at(-1)!;
     expect(later.rollout.requests).toMatchObject([{ contextIds, key }]);
     going.reward(1);

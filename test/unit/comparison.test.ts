@@ -65,7 +65,7 @@ test('rows: the mean over seeds reaches the target, and a note explains the runs
     high: expect.closeTo(0.917, 3),
   });
   expect([grpo.pValue, gspo.interval]).toEqual([null, null]);
-  expect(gspo.pValue).toBeCloseTo(1 / 3, 12); // 0.5 is the lowest of three values
+  expect(gspo.pValue).toBeCloseTo(1 / 3, 12); // gspo's 0.5 is the lowest of three values
   expect(gspo).toMatchObject({ seeds: 1, reachedAt: null, note: 'flat over the last quarter of the steps' });
   expect(
     comparedMarkdown(comparedRows(ALL, 0.84))

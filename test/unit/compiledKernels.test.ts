@@ -1,4 +1,4 @@
-/** Tests pipelines that compile while others replace them: no caller ever waits for them. */
+/** Tests that pipelines can compile while other pipelines replace them, so that no caller waits for the compilation. */
 
 import { expect, test, vi } from 'vitest';
 import type { GpuCounters } from '../../src/gpu/counters.ts';

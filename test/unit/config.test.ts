@@ -23,8 +23,8 @@ const parse = (yaml: string, ...overrides: string[]) => parseTrainConfig(yaml, {
 const KNOWN = new Set([TRAIN_SCHEMA, SFT_SCHEMA].flatMap((schema) => [...keysAndParts(schema)]));
 
 /**
- * Returns the complete message of the InputError that `body` throws. overrides.test.ts tests whether file or override is blamed. The
- * message must be about keys that exist, or refuse one that does not.
+ * Returns the complete message of the InputError that `body` throws. Also checks that all keys in the message exist, except a key that the
+ * message calls unknown. overrides.test.ts tests whether the message blames the file or an override.
  */
 function sentence(body: () => unknown): string {
   try {
@@ -166,7 +166,7 @@ test('an override changes no other object', () => {
 });
 
 test('sizes that hang, and sizes that no memory holds, are refused', () => {
-  // Trying 2 ** 40 sizes one after another would exceed any limit of a test.
+  // A search that tries 2 ** 40 sizes one after another would exceed any time limit of a test.
   expect(
     sentence(() => parse(MINIMAL, 'data.trainBatchSize=1000003', 'rollout.n=1', 'actor.ppoMiniBatchSize=8')),
   ).toContain('nearest that do are 1 and 1000003');
@@ -348,7 +348,7 @@ test('rollout correction: unknown keys are refused, and thresholds are parsed be
 });
 
 test('settings that would do nothing, or contradict each other, are refused', () => {
-  expect(sentence(() => parse(MINIMAL, 'trainer.refUpdateFreq=5'))).toContain('no KL term uses one');
+  expect(sentence(() => parse(MINIMAL, 'trainer.refUpdateFreq=5'))).toContain('no KL term uses a reference');
   expect(sentence(() => parse(MINIMAL, 'algorithm.gdpoRewardWeights=[1, 2]'))).toContain(
     '2 weights for 0 gdpoRewardKeys',
   );

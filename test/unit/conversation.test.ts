@@ -50,7 +50,7 @@ test('the part of a text that can start a stop string is held back', () => {
   expect(heldBack('aab', ['aabc', 'b'])).toBe(3);
 });
 
-/** Creates a conversation that replies with the turns in order, depending on what a slot's context holds. */
+/** Creates a conversation whose model replies with these turns in order. The reply depends on the content of the slot's context. */
 function conversationThatSays(turns: string[], stop: string[] = [], contextLength = 200) {
   const promptIds = tokenizer.encodeChat([{ role: 'user', content: 'What is 1 + 1?' }]);
   const sizes = { maxNumSeqs: 1, slotCapacity: contextLength - promptIds.length, maxPrompts: 1 };

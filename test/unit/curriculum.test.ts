@@ -1,4 +1,6 @@
-/** Tests runs whose problems depend on their rewards: resumed runs are identical. Also named held-out sets, and runs that end early. */
+/**
+ * Tests runs whose problems depend on their rewards: resumed runs are identical. Also tests named held-out sets, and runs that end early.
+ */
 import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
@@ -6,7 +8,7 @@ import type { Checkpoint } from '../../src/grpo/types.ts';
 import type { ScoredSample, Task } from '../../src/tasks/task.ts';
 import { readBack, scriptedEngine } from '../scriptedRuns.ts';
 
-/** Returns a task that changes its operand depending on what it observes. */
+/** Returns a task whose operand depends on the rewards that the task observes. */
 function movingTask(): Task {
   let offset = 0;
   return {

@@ -1,4 +1,4 @@
-/** Stored runs, at least one per cause, and ten that are sound; scripts/record-faults.mjs trained them. */
+/** Tests doctor on stored runs: at least one run per cause, and ten sound ones. scripts/record-faults.mjs trained them. */
 
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -17,7 +17,7 @@ const FOLDER = 'test/fixtures/doctor';
 interface StoredRun {
   config: string;
   overrides: string[];
-  /** Values by step: null if not finite, '' if absent. */
+  /** Values of each metric by step: null = not finite, '' = absent. */
   metrics: Record<string, (number | null | '')[]>;
   samples: LoggedRollout[];
 }
@@ -36,7 +36,7 @@ function storedRun(name: string): DiagnosedRun {
   };
 }
 
-/** The page's recorded run: all steps of the default recipe. */
+/** The page's recorded run, which has all steps of the default recipe. */
 function recordedRun(): DiagnosedRun {
   const { history, config, tries } = JSON.parse(
     gunzipSync(readFileSync('demo/recorded/gsm8k-tool.bin')).toString(),
@@ -51,7 +51,7 @@ const causeOf = (name: string) => CAUSES.find((cause) => name.startsWith(cause.n
 
 const foundIn = (run: DiagnosedRun) => diagnose(run).found.map(({ name }) => name);
 
-/** Causes found in the run when it had 1, 2, ... lines of metrics, with and without its samples. */
+/** Returns the causes that are found in a run while it trains: after 1, 2, ... lines of metrics, with and without samples. */
 const foundOnTheWay = (run: DiagnosedRun) => {
   const parts = run.history.map((_, i) => ({ ...run, history: run.history.slice(0, i + 1) }));
   const withoutSamples = parts.map((part) => ({ ...part, samples: [] }));

@@ -1,5 +1,6 @@
 /**
- * Runs the `webgrpo` commands of README and the documents on a scripted engine, page by page, in a folder with a finished run. A command
+ * Runs the `webgrpo` commands of README and docs/start on a scripted engine, page by page, in a folder with a finished run; with --full, those
+ * of all documents. A command
  * that needs a device, a network or another program is run by another test (test/documentRuns.ts), or its page says that no test runs it.
  */
 
@@ -19,7 +20,10 @@ const folder = mkdtempSync(join(tmpdir(), 'webgrpo-documents-'));
 let outputs = 0;
 const output = (name: string) => join(folder, `${++outputs}-${name.replaceAll('/', '-')}`);
 
-/** Returns what a command said if it failed. A server is stopped as soon as it can be used, a conversation after a question. */
+/**
+ * Returns the output of a command that failed; '' if it succeeded. A server is stopped as soon as it can be used, and a conversation after
+ * one question.
+ */
 async function failureOf(words: string[]): Promise<string> {
   if (words[0] === 'init') rmSync(words[1], { recursive: true, force: true });
   const isServer = words[0] === 'serve' || words[0] === 'room';
@@ -34,7 +38,7 @@ async function failureOf(words: string[]): Promise<string> {
   return status === (isServer ? 3 : 0) ? '' : `${words.join(' ')}: ${status}: ${said.slice(-3).join('\n')}`;
 }
 
-/** Replaces a checkpoint by an adapter, which the scripted engine does not train. */
+/** Overwrites a checkpoint with an adapter, because the scripted engine does not train adapters. */
 function writeAdapter(checkpoint: string): void {
   const model = parseModelConfig(JSON.parse(readFileSync('models/base/config.json', 'utf8')));
   const lora: LoraConfig = {
@@ -47,7 +51,7 @@ function writeAdapter(checkpoint: string): void {
     writeFileSync(join(checkpoint, name), bytes);
 }
 
-/** Starts a page in the folder, whose runs are as a user of any page has them. */
+/** Prepares the folder for the commands of a page. It contains the finished run, as a user's folder would. */
 function startPage(): void {
   process.chdir(folder);
   for (const name of ['runs', 'my-task', 'my-env']) rmSync(name, { recursive: true, force: true });
@@ -76,9 +80,13 @@ test('every command is run by a test, or its page says that none runs it', () =>
     expect(readFileSync(resolve(root, file), 'utf8'), `${start} in ${file}`).toContain(text);
 });
 
-/** Commands that an earlier page has too. A folder that `init` writes is needed again. */
+/** Commands that have run on an earlier page, and need not run again. `init` runs again, because its folder is needed. */
 const hasRun = new Set<string>();
-const pages = new Set(documentCommands.map(({ page }) => page));
+const isFull = process.env['FULL_TESTS'] === '1';
+/** The everyday tests run the pages that a new user reads first. */
+const pages = new Set(
+  documentCommands.map(({ page }) => page).filter((page) => isFull || /^README|^docs\/start\//.test(page)),
+);
 test.each([...pages])('%s', { timeout: 300_000 }, async (page) => {
   startPage();
   const failures: string[] = [];

@@ -1,4 +1,7 @@
-/** Plays the shipped environments and the example with scripted turns: maps are solvable, rules hold, and turns earn the right rewards. */
+/**
+ * Plays the shipped environments and the documented example with scripted turns. Tests that maps are solvable, rules are kept, and turns
+ * earn the right rewards.
+ */
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-/** Tests environments without a GPU: what a sample can see, what a dataset row can request, errors, and that all states are freed. */
+/** Tests environments without a GPU: what a sample can see, what a dataset row can configure, errors, and that all states are freed. */
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -347,7 +347,7 @@ test('however a sample ends, its state is closed exactly once, after its last us
 });
 
 describe('a checkpoint of a sample in flight', () => {
-  /** Plays two turns, saves, and continues in a new sample. */
+  /** Plays two turns, saves the environment's state, and continues in a new sample. */
   async function resumed(environment: Environment) {
     const turns = [call('add', { by: 2 }), 'hm', call('read'), 'stop'];
     const limits = { maxResponseLength: 1000, contextLength: 2000 };

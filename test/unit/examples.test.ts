@@ -1,6 +1,6 @@
 /**
- * Every file of examples/ stands in a document as it is, with the number of lines that a user writes. Every command of the README and the
- * documents is one that the command line reads, with its flags and config keys.
+ * Every file of examples/ is quoted unchanged in a document, with its number of lines. Every command in README and the documents is
+ * accepted by the command line, with its flags and config keys.
  */
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
@@ -17,7 +17,7 @@ const names = ['README.md', ...readdirSync('docs', { recursive: true, encoding: 
   .map((name) => name.replaceAll('\\', '/'));
 const documents = names.map((name) => readFileSync(name, 'utf8'));
 
-/** Matches `<!-- examples/NAME, 12 lines -->`, then the file as a block of code. Empty lines are not counted. */
+/** Code blocks that quote an example: `<!-- examples/NAME, 12 lines -->`, then the file. Empty lines do not count as lines. */
 const quoted = new Map(
   documents.flatMap((text) =>
     [...text.matchAll(/<!-- (examples\/[^,]+), (\d+) lines -->\n+```\w*\n([^]*?)```/g)].map(
@@ -54,7 +54,7 @@ describe('examples', () => {
 });
 
 describe('commands', () => {
-  /** Dated records name the commands of their day. */
+  /** Pages of docs/lab are excluded, because they are dated: their commands were valid on their date. */
   const current = names.filter((name) => !name.startsWith('docs/lab/'));
   const commands = current.flatMap((name) => commandsIn(readFileSync(name, 'utf8')).map((words) => [name, ...words]));
   const keys = { train: keysAndParts(TRAIN_SCHEMA), sft: keysAndParts(SFT_SCHEMA) };
@@ -73,14 +73,14 @@ describe('commands', () => {
     expect(refused).toEqual([]);
   });
 
-  /** `beta` is a number of examples/my-loss.js. */
+  /** `actor.policyLoss.beta` is a setting of the loss that examples/my-loss.js registers. */
   const known = (command: string, key: string): boolean =>
     keys[command === 'sft' ? 'sft' : 'train'].has(key) ||
     /^actor\.policyLoss\.beta$|^(task\.options|data\.chatTemplateKwargs|reward\.weights)\.\w+$/.test(key);
 
   test('config keys, recipes, scripts and example files exist', () => {
     const missing = commands.flatMap(([name, program, command, ...words]) => {
-      // `npm run dev` is of a Vite project.
+      // The script of `npm run dev` belongs to a reader's Vite project.
       if (program === 'npm')
         return Object.hasOwn({ ...scripts, dev: '' }, command) ? [] : [`${name}: npm run ${command}`];
       if (program === 'other') return [];
@@ -99,7 +99,7 @@ describe('commands', () => {
 
   test('config keys in the text exist', () => {
     const PARTS = Object.keys(TRAIN_SCHEMA.entries).join('|');
-    /** Names of verl and TRL, which have `_`, and those of exports of modules are left out. */
+    /** Excludes names that contain `_`, which belong to verl and TRL, and names of a module's exports. */
     const key = new RegExp(`\`((?:${PARTS})\\.[a-zA-Z.]+)(?:[:=][^\`]*)?\``, 'g');
     const unknown = current
       .filter((name) => /^README|^docs\/(start|guides)/.test(name))

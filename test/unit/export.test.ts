@@ -1,4 +1,7 @@
-/** Tests exported runs: verl knows the names, Parquet is readable, and the Python computes our numbers. */
+/**
+ * Tests exported runs: verl has the exported settings, the Parquet files are readable, and the exported Python rewards compute the same
+ * numbers.
+ */
 
 import { execFileSync, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -61,7 +64,7 @@ test('every override is a name of verl, whatever the algorithm', () => {
   const known = JSON.parse(readFileSync('test/fixtures/verlKeys.json', 'utf8')) as { keys: string[] };
   for (const name of Object.keys(RECIPES)) {
     const { overrides } = verlRun(config(`algorithm.name=${name}`, 'rollout.n=4'), '$HERE');
-    // `++` adds a key that is missing in the generated file, such as arguments of a reward manager.
+    // `++` adds a key if verl's generated file lacks it, such as arguments of a reward manager.
     expect(overrides.map(([key]) => key).filter((key) => !key.startsWith('++') && !known.keys.includes(key))).toEqual(
       [],
     );
@@ -131,7 +134,7 @@ test('TRL: evaluation, and settings with other meanings, are exported or reporte
   expect(never.settings).not.toHaveProperty('eval_steps');
   expect(never.said).toContain('trainer.testFreq 0');
   expect(of().said).toContain('actor.ppoMaxTokenLenPerGpu 4096');
-  // Two updates per step, or one.
+  // By default a step has two updates. With ppoMiniBatchSize=16 it has one.
   expect(of().said).toEqual(expect.arrayContaining(['actor.shuffle true', 'actor.lossAggMode token-mean']));
   const one = of('actor.ppoMiniBatchSize=16', 'actor.shuffle=false').said;
   expect(one.filter((start) => /shuffle|lossAggMode/.test(start))).toEqual([]);
@@ -177,7 +180,7 @@ test('TRL: calls are parsed by a response template, unless the model has its own
     defaults: { role: 'assistant' },
   });
   expect(await of('glm', 'rollout.multiTurn.format=glm')).toBeUndefined();
-  // For a run without tools, TRL would remove calls from the text.
+  // Without tools, no response template is exported, because TRL would use it to remove calls from the text.
   expect(await of('one turn', 'rollout.multiTurn.enable=false')).toBeUndefined();
   const model = await loadModelFiles(MODEL);
   const own = { ...model, tokenizerConfigJson: { ...model.tokenizerConfigJson, response_template: { own: true } } };
@@ -219,7 +222,7 @@ describe.each(['trl', 'verl'])('prompts of %s', (peer) => {
     async (name, overrides) => {
       const { template, prompt, turn } = stored[`${peer}: ${name}`];
       const { template: written, notCarried } = await exported(peer, name, overrides);
-      // If it differs, exportPeers.test.ts must store the ids again.
+      // If the exported template differs from the stored one, exportPeers.test.ts must store the token ids again.
       expect(written).toBe(template);
       const ours = config(...overrides);
       const { customChatTemplate, path } = ours.model;
@@ -328,7 +331,7 @@ test.skipIf(!python)('the Python reward and calculator give our answers (skipped
     number[],
   ];
   expect(answers).toEqual(texts.map(extractAnswer));
-  // Python cannot print half of a surrogate pair.
+  // Python cannot print an unpaired surrogate.
   const printable = (text: string) => text.replace(/[\ud800-\udfff]/, '\ufffd');
   expect(values.map((value, i) => [sums[i], value])).toEqual(sums.map((sum) => [sum, printable(calculate(sum))]));
   expect(scores).toEqual([1, 0]);
@@ -496,7 +499,7 @@ test('an export refuses what it cannot write', async () => {
   await refused(run('verl', MODEL).to('src'), 'src exists already. Give --out another name, or delete it.');
 });
 
-/** Settings of tasks whose reward exists in JavaScript alone. */
+/** Settings of tasks whose reward exists only in JavaScript. */
 const OWN_REWARDS = {
   'a module': ['task.module=./examples/task-module.js'],
   'a shipped task without a Python reward': ['task.name=countdown'],

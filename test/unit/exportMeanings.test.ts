@@ -1,4 +1,7 @@
-/** Tests that an export expresses our loss: our implementation of the peer's formula, on one batch with the exported settings. */
+/**
+ * Tests that an exported run has the same loss. The other library's formula, implemented here, is computed on one batch with the exported
+ * settings.
+ */
 
 import { expect, test } from 'vitest';
 import { trlRun } from '../../src/cli/export/trl.ts';
@@ -27,7 +30,7 @@ const sum = (values: number[]) => values.reduce((a, b) => a + b, 0);
 const mean = (values: number[]) => sum(values) / values.length;
 const within = (x: number, low: number, high: number) => Math.min(Math.max(x, low), high);
 
-/** Returns our float64 loss: rows, weights and KL. */
+/** Returns webgrpo's loss in float64, from rows, weights and KL. */
 function ours(run: ReturnType<typeof config>): number {
   const masks = SEQUENCES.map(({ logp }) => logp.map(() => 1));
   const spec = policyLossSpec(run);
@@ -46,7 +49,7 @@ function ours(run: ReturnType<typeof config>): number {
   }).loss;
 }
 
-/** Returns TRL's loss for the settings in train.py. */
+/** Returns TRL's loss with the settings in the exported train.py. */
 function trls(run: ReturnType<typeof config>): number {
   const { settings } = trlRun(run);
   const s = settings as Record<string, number>;
@@ -100,11 +103,11 @@ test.each([
   ['algorithm.name=vespo', 'actor.policyLoss.vespoKNeg=1.5'],
 ])("TRL's formula with what is written for %s %s is our loss", (...overrides) => {
   const run = config(...overrides);
-  // Ours adds 1e-8 to a length, like verl.
+  // webgrpo adds 1e-8 to a length, as verl does; TRL does not.
   expect(trls(run)).toBeCloseTo(ours(run), 7);
 });
 
-/** Returns verl's loss for the settings in run.sh. */
+/** Returns verl's loss with the settings in the exported run.sh. */
 function verls(run: ReturnType<typeof config>): number {
   const all = Object.fromEntries(verlRun(run, '.').overrides.map(([key, value]) => [key.replace('++', ''), value]));
   const s = (key: string) => all[`actor_rollout_ref.actor.${key}`] as number;

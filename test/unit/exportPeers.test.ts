@@ -1,8 +1,8 @@
 /**
  * Compares exports with the trainers' own sources, if a checkout is available:
  *   VERL_DIR=../verl TRL_DIR=../trl PEFT_DIR=../peft npm test -- unit test/unit/exportPeers.test.ts
- * Otherwise the tests are skipped. No part of the sources is installed or copied; python3 runs what needs Python. With FULL_TESTS=1, TRL
- * itself starts exported runs, if a Python has it. WRITE_PROMPTS=1 stores its prompts.
+ * Otherwise the tests are skipped. No part of the sources is installed or copied; python3 runs the parts that need Python. With
+ * FULL_TESTS=1, TRL itself starts exported runs, if there is a Python with TRL. WRITE_PROMPTS=1 stores the prompts that TRL renders.
  */
 
 import { execFileSync, spawnSync } from 'node:child_process';
@@ -26,7 +26,7 @@ const { VERL_DIR: verl, TRL_DIR: trl, PEFT_DIR: peft } = process.env;
 const OFFLINE = { ...process.env, HF_HUB_OFFLINE: '1', CUDA_VISIBLE_DEVICES: '', NO_COLOR: '1' };
 const text = readFileSync(CONFIG, 'utf8');
 const config = (...overrides: string[]) => parseTrainConfig(text, { source: CONFIG, overrides });
-/** Returns configs that use every name that an export can write. */
+/** Returns configs that together use every name that an export can write. */
 const configs = () => [
   ...Object.keys(RECIPES).map((name) => config(`algorithm.name=${name}`, 'rollout.n=4')),
   ...Object.keys(POLICY_LOSSES).map((loss) => config(`actor.policyLoss.lossMode=${loss}`, 'rollout.n=4')),
@@ -40,7 +40,7 @@ const configs = () => [
 ];
 const matches = (source: string, pattern: RegExp) => [...source.matchAll(pattern)].map(([, name]) => name);
 const python = (code: string, ...args: string[]) =>
-  execFileSync('python3', ['-c', code, ...args], { encoding: 'utf8', timeout: 60_000 });
+  execFileSync('python3', ['-c', code, ...args], { encoding: 'utf8', timeout: 120_000 });
 
 const out = mkdtempSync(join(tmpdir(), 'webgrpo-peers-'));
 beforeAll(async () => {
@@ -162,13 +162,13 @@ print(asyncio.run(run()))`;
   });
 });
 
-/** Returns the fields of a dataclass and of its base classes in the file or an import, by Python's own parser. */
+/** Prints the fields of all dataclasses in the given Python files, parsed by Python itself. */
 const FIELDS = `
 import ast, sys
 print(" ".join(s.target.id for path in sys.argv[1:] for n in ast.walk(ast.parse(open(path).read())) if isinstance(n, ast.ClassDef) for s in n.body if isinstance(s, ast.AnnAssign)))`;
 
 describe.skipIf(!trl)('TRL (skipped without TRL_DIR, a checkout of trl)', () => {
-  // Fields of transformers' TrainingArguments, which GRPOConfig extends; present since version 4.
+  // Some fields of transformers' TrainingArguments, which TRL's GRPOConfig extends. They exist since version 4.
   const TRAINING_ARGUMENTS = (
     'output_dir seed max_steps per_device_train_batch_size learning_rate adam_beta1 adam_beta2 adam_epsilon weight_decay ' +
     'max_grad_norm lr_scheduler_type warmup_steps logging_steps save_steps'
@@ -198,7 +198,10 @@ describe.skipIf(!trl)('TRL (skipped without TRL_DIR, a checkout of trl)', () => 
   });
 });
 
-/** Returns a Python with TRL: TRL_PYTHON, or the cached one. CONTRIBUTING.md explains how to create it; it takes gigabytes. */
+/**
+ * Returns the path of a Python with TRL: TRL_PYTHON, or the cached one. CONTRIBUTING.md explains how to create its environment, which takes
+ * gigabytes.
+ */
 function trlPython(): string | undefined {
   if (process.env['FULL_TESTS'] !== '1') return undefined;
   const candidates = [process.env['TRL_PYTHON'], 'node_modules/.cache/webgrpo/trl/bin/python'];
@@ -206,7 +209,7 @@ function trlPython(): string | undefined {
   return found && resolve(found);
 }
 
-/** Code for TRL's own rendering in the trainer of each train.py, and the equivalent for verl. */
+/** Python code that renders prompts as TRL's trainer does in each exported train.py, and the equivalent for verl. */
 const RENDER = `
 import json, os, runpy, sys
 from transformers import AutoTokenizer
@@ -270,7 +273,7 @@ describe.skipIf(process.env['FULL_TESTS'] !== '1')('TRL itself (npm test -- --fu
     expect(stderr).not.toMatch(/Traceback/);
     const reward = Number(/'reward': '?([\d.]+)/.exec(stdout)![1]);
     expect(stdout.match(/'grad_norm'/g)).toHaveLength(2);
-    // 128 samples; ours starts at about 0.4 (standard error 0.04).
+    // Mean reward of 128 samples. webgrpo's runs start at about 0.4 (standard error 0.04).
     expect(reward).toBeGreaterThan(0.2);
     expect(reward).toBeLessThan(0.6);
   }, 900_000);

@@ -1,5 +1,5 @@
 /**
- * Tests that a failed step ends everything that it started: the same engine continues immediately, bit for bit like an engine without the
+ * Tests that a failed step ends everything that it started: the same engine continues immediately, bit for bit as an engine without the
  * failure.
  */
 import { beforeAll, describe, expect, test } from 'vitest';
@@ -26,7 +26,7 @@ const configOf = (more: Settings = {}) =>
     ...(more['algorithm'] && { algorithm: more['algorithm'] }),
   });
 
-/** Number of calls until the fault, which happens once. */
+/** Number of calls before the fault, which happens only once. */
 let untilFault = Infinity;
 const mayFail = (): void => {
   if (--untilFault === 0) throw new Error('the fault');
@@ -39,7 +39,7 @@ const task: SyncTask = {
   reward: ({ response }) => ({ score: response.length % 7, acc: response.length % 2 }),
 };
 const failingReward: Task = { ...task, reward: (sample) => (mayFail(), task.reward(sample)) };
-/** All samples of every other group are right, so a filter removes these groups. */
+/** All samples of every second group are right, so filterGroups removes these groups. */
 const halfEqual: Task['reward'] = (sample) =>
   Number(sample.problem.id) % 2 === 0 ? { score: 1, acc: 1 } : task.reward(sample);
 

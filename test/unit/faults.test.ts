@@ -34,7 +34,7 @@ const STOP_REASONS: StopReason[] = [
 const CONTROL = '<|im_end|><|im_start|>';
 const FLOOD = 'x'.repeat(10_000_000);
 
-/** Results of the tool `fault` for each `kind`. */
+/** Results of the tool `fault`, by its argument `kind`. */
 const FAULTS: Record<string, (signal: AbortSignal) => ToolOutput | Promise<ToolOutput>> = {
   fine: () => '42',
   slow: () => new Promise((resolve) => setTimeout(() => resolve('7'), 3)),
@@ -53,7 +53,7 @@ const FAULTS: Record<string, (signal: AbortSignal) => ToolOutput | Promise<ToolO
   infinite: () => 1 / 0,
 };
 
-/** Like `fault`, with a state whose methods fail. */
+/** Like `fault`, for a tool with a state whose methods fail. */
 const stateful = defineTool({
   name: 'stateful',
   description: 'Fails around its call.',
@@ -79,7 +79,7 @@ const fault = defineTool({
 const callOf = (name: string, kind: string) =>
   `<tool_call>${JSON.stringify({ name, arguments: { kind } })}</tool_call>`;
 
-/** Texts of turns: right and wrong calls, and answers. A turn that does not end its sample is followed by another. */
+/** Texts of turns: right and wrong calls, and answers. If a turn does not end its sample, another turn follows. */
 const TURNS = [
   ...Object.keys(FAULTS).map((kind) => callOf('fault', kind)),
   callOf('stateful', 'a'),
@@ -95,11 +95,11 @@ const TURNS = [
   '',
 ].map((text) => [...tokenizer.encode(text), tokenizer.eosTokenIds[0]]);
 
-/** Returns the token at a position of a turn. End tokens follow a finished turn, also for one that is decoded past its end. */
+/** Returns the token at a position of a turn. After the end of a turn it returns end tokens, because the decoder can run past the end. */
 const says = ([sample, turn]: [number, number], drawn: number) =>
   TURNS[(sample * 7919 + turn * 104_729) % TURNS.length][drawn] ?? tokenizer.eosTokenIds[0];
 
-/** The scheduler with numbered turns: a key is a sample and its turn. */
+/** A scheduler whose turns are numbered: a request's key is the sample and the turn. */
 class ScriptedServer extends RolloutServer {
   asked = 0;
   answered = 0;
@@ -138,7 +138,7 @@ const sampling = {
   stopTokenIds: tokenizer.eosTokenIds,
 };
 
-/** Runs one sample. Some are aborted, some have little time, some stop at errors. */
+/** Runs one sample. Some samples are aborted, some have a short time limit, and some stop at errors. */
 async function runSample(
   engine: ScriptedServer,
   sample: number,
@@ -171,7 +171,7 @@ async function runSample(
   return trajectory;
 }
 
-/** Runs samples, 64 at a time, until `requests` requests were made. Returns the number of started samples. */
+/** Runs samples, 64 at a time, until `requests` requests have been made. Returns the number of samples that were started. */
 async function runUntil(engine: ScriptedServer, requests: number, onSample: (t: Trajectory) => void): Promise<number> {
   const r = rng(5);
   const first = engine.asked;
@@ -183,7 +183,7 @@ async function runUntil(engine: ScriptedServer, requests: number, onSample: (t: 
   return next - first;
 }
 
-/** Requests of a test: with --full, a leak of 140 bytes per request is found; every day, one of 420 bytes. */
+/** Number of requests of a test. With --full a leak of 140 bytes per request is detected, in the everyday tests one of 420 bytes. */
 const REQUESTS = process.env['FULL_TESTS'] === '1' ? 10_000 : 5000;
 
 setFlagsFromString('--expose_gc');
@@ -193,14 +193,17 @@ const heapMb = () => {
   return process.memoryUsage().heapUsed / 2 ** 20;
 };
 
-/** Control tokens can only come from the template: among tokens that were not sampled, one start of a message per turn. */
+/**
+ * Expects that control tokens come only from the template: among the tokens that were not sampled, there is at most one start of a message
+ * per turn.
+ */
 function expectPlainText({ responseIds, mask, numTurns }: Trajectory): void {
   const given = [...responseIds].filter((_, i) => mask[i] === 0).map((id) => tokenizer.decode([id]));
   expect(given.filter((text) => text === '<|im_end|>')).toEqual([]);
   expect(given.filter((text) => text === '<|im_start|>').length).toBeLessThanOrEqual(numTurns);
 }
 
-/** Uses all slots. With 'off' and a lost slot, one of these would wait forever. */
+/** Uses all slots at the same time. With preemption 'off' and a lost slot, one of these requests would wait forever. */
 async function takeAllSlots(engine: ScriptedServer): Promise<void> {
   const contextIds = Uint32Array.of(1, 2, 3);
   const requestIds = Array.from({ length: SIZES.maxNumSeqs }, (_, i) => `all.${i}`);
@@ -239,7 +242,7 @@ test.each<RolloutOptions>([
 test('in an aborted run every sample ends as aborted or keeps its end, and every slot is free', async () => {
   const engine = scriptedServer({ preemption: 'off', asyncScheduling: 'on' });
   const controller = new AbortController();
-  // In the middle of the run: at most 50 samples can have ended.
+  // Aborts in the middle of the run, after 50 samples have ended.
   const release = engine.release.bind(engine);
   let ended = 0;
   engine.release = (id) => (release(id), void (++ended === 50 && controller.abort()));

@@ -1,4 +1,4 @@
-/** Tests that the first group, generated before a run, equals the one of step 1, and does not affect the run. */
+/** Tests that the first group, generated before a run, equals the first group of step 1, and does not affect the run. */
 import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { firstGroup, timedStep } from '../../src/extensions/checks/firstGroup.ts';

@@ -1,7 +1,7 @@
 /**
- * Two tiny random checkpoints of our own, for clones without the ../shared folder. They have the format of its goldens, but their numbers
- * come from our float64 reference model (which reference.test.ts checks). They detect changes, and give the GPU engines numbers to agree
- * with. `UPDATE_FIXTURES=1 npm test -- unit fixtures` creates them again.
+ * Two tiny random checkpoints of this repository, for clones without the ../shared folder. They have the format of the goldens in that
+ * folder, but their numbers come from the float64 reference model (which reference.test.ts checks). They detect changes, and the GPU
+ * engines are compared with their numbers. `UPDATE_FIXTURES=1 npm test -- unit fixtures` creates them again.
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
@@ -58,7 +58,7 @@ function makeCheckpoint(json: object): ModelCheckpoint {
   return { config, weights };
 }
 
-/** Returns sequences of odd lengths, one of two tokens, with a random coefficient for every predicted token. */
+/** Returns sequences of odd lengths, one of them with two tokens, and a random loss coefficient for every predicted token. */
 function makeGoldens({ config, weights }: ModelCheckpoint) {
   const random = rng(13);
   const sequences = [2, 17, 31].map((length) =>
@@ -109,7 +109,7 @@ test.each(Object.keys(CONFIGS))('%s still gives the stored numbers', async (name
   expectNear(makeGoldens(await loadCheckpoint(source)), stored, 'goldens');
 });
 
-/** Expects equality except for the last digits, because Math.exp rounds differently on other machines. */
+/** Expects that two numbers are equal except for their last digits, because Math.exp rounds differently on other machines. */
 function expectNear(actual: unknown, expected: unknown, at: string): void {
   if (typeof actual === 'number' && typeof expected === 'number') {
     const tolerance = 1e-10 * Math.max(1, Math.abs(expected));

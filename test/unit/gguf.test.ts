@@ -1,4 +1,7 @@
-/** Tests GGUF files: Hugging Face's reader reads them, and llama.cpp (`node scripts/llama-cpp.mjs`) computes the numbers of float64. */
+/**
+ * Tests GGUF files: Hugging Face's reader reads them, and llama.cpp (`node scripts/llama-cpp.mjs`) computes the same numbers as the float64
+ * reference.
+ */
 
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -56,7 +59,7 @@ const MODELS: Record<string, ModelConfig> = {
 
 const { F32, F16, Q8_0 } = GGMLQuantizationType;
 
-/** Letters as tokens, one merge, one control token and one added token; the model has more rows than tokens. */
+/** Letters as tokens, one merge, one control token and one added token; the model has more embedding rows than the tokenizer has tokens. */
 const VOCAB = Object.fromEntries([...'abcdefghijklmnopqrstuvwxyz'].map((letter, id) => [letter, id]));
 const TOKENIZER = {
   model: { type: 'BPE', vocab: { ...VOCAB, ab: 26 }, merges: [['a', 'b']] },
@@ -80,7 +83,7 @@ function fileOf(bytes: Uint8Array): string {
   return path;
 }
 
-/** Returns what Hugging Face's reader finds, and each tensor's values, decoded by ggml's description of its blocks. */
+/** Returns the metadata that Hugging Face's GGUF reader finds, and each tensor's values, decoded as ggml documents its blocks. */
 async function readBack(bytes: Uint8Array) {
   const { metadata, tensorInfos, tensorDataOffset } = await gguf(fileOf(bytes), { allowLocalFile: true });
   const values = new Map(
@@ -159,7 +162,7 @@ describe("read back by Hugging Face's reader", () => {
     expect(info.shape).toEqual([96n, 64n]);
     expect(values.get(info.name)).toEqual(model.weights.get('model.layers.1.mlp.down_proj.weight')!.data);
     expect(values.get('output.weight')).toEqual(model.weights.get('lm_head.weight')!.data);
-    // Row d of a head's second half follows row d of its first.
+    // Llama's GGUF files interleave the two halves of each head: row d of the second half follows row d of the first.
     const [wide, q] = [
       values.get('blk.0.attn_q.weight')!,
       model.weights.get('model.layers.0.self_attn.q_proj.weight')!.data,
@@ -179,7 +182,7 @@ describe("read back by Hugging Face's reader", () => {
     const [found, wanted] = [values.get('token_embd.weight')!, model.weights.get('model.embed_tokens.weight')!.data];
     for (let b = 0; b < wanted.length; b += 32) {
       const step = wanted.subarray(b, b + 32).reduce((most, x) => Math.max(most, Math.abs(x)), 0) / 127;
-      // Half a step, plus the float16 rounding of the scale times at most 127.
+      // Error bound: half a quantization step, plus the float16 rounding of the scale times at most 127.
       for (let i = b; i < b + 32; i++)
         expect(Math.abs(found[i] - wanted[i])).toBeLessThanOrEqual(step * (0.5 + 127 / 2048));
     }
@@ -226,7 +229,7 @@ test('the command line writes the file, and reports that llama.cpp does not know
   said.mockRestore();
 });
 
-/** Folder of an installed node-llama-cpp. */
+/** Folder in which node-llama-cpp is installed. */
 const LLAMA_CPP = process.env['NODE_LLAMA_CPP'];
 
 describe.runIf(LLAMA_CPP !== undefined)('computed by llama.cpp', () => {
@@ -245,7 +248,7 @@ describe.runIf(LLAMA_CPP !== undefined)('computed by llama.cpp', () => {
     const model = modelOf(config);
     const wanted = reference(model);
     for (const [type, tolerance] of [
-      ['F32', 0.01], // its cache contains float16
+      ['F32', 0.01], // llama.cpp's KV cache is float16
       ['F16', 0.015],
       ['Q8_0', 0.3],
     ] as const) {

@@ -4,7 +4,7 @@ import { parseCases, verifyCases } from '../../src/extensions/verify/verlCases.t
 
 const GOLDENS = new URL('../../../shared/goldens/policy_losses.json', import.meta.url);
 
-// The numbers are not in the repository. Without the folder next to it, there is nothing to compare with.
+// The goldens are not in the repository. Without the folder ../shared there is nothing to compare with, so the tests are skipped.
 test.skipIf(!existsSync(GOLDENS))("verl's own numbers (skipped where ../shared/goldens is absent)", () => {
   const report = verifyCases(parseCases(readFileSync(GOLDENS, 'utf8')));
   expect(report.checked).toBe(report.cases);

@@ -22,7 +22,7 @@ const tokenizer = new ChatTokenizer(
   readJson('checkpoints/gsm8k-tool/tokenizer_config.json'),
 );
 const train = Array.from({ length: 3000 }, (_, i) => trainProblem(i, 1));
-/** Template and numbers. Problems with equal ones count as the same. */
+/** Returns the template and the numbers of a problem. Problems with equal ones count as the same problem. */
 const identity = (p: Gsm8kProblem) =>
   `${p.template}: ${p.messages[0].content
     .replace(/[A-Z][a-z]{2}\b/g, '')
@@ -45,7 +45,7 @@ describe('generated problems', () => {
     expect(new Set(heldOut).size).toBe(256);
     const trained = new Set(train.map(identity));
     expect(heldOut.filter((key) => trained.has(key))).toEqual([]);
-    // Without the split, about one in eight train problems would be on the held-out side.
+    // Without the split by numbers, about one in eight training problems would be on the held-out side.
     expect(isHeldOut('boxes', { a: 2, b: 3 })).toBe(isHeldOut('boxes', { b: 3, a: 2 }));
   });
 
@@ -64,7 +64,7 @@ describe('generated problems', () => {
       expect(answer).toMatch(/^[1-9]\d{0,3}$/);
       const stated = new Set(messages[0].content.match(/\d+/g));
       for (const number of program.join(' ').replace(/#\d+/g, '').match(/\d+/g) ?? []) {
-        // Halving is written in words.
+        // The 2 of a halving need not occur in the text: "half" is written as a word.
         expect(stated.has(number) || number === '2', `${messages[0].content} ${program.join(' ')}`).toBe(true);
       }
       expect(messages[0].content).not.toMatch(/[{}]|undefined/);

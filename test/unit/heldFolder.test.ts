@@ -35,7 +35,7 @@ beforeEach(() => {
 
 const lockFile = () => join(parent, '.run.lock');
 const written = () => JSON.parse(readFileSync(lockFile(), 'utf8')) as Record<string, unknown>;
-/** Writes a lock as a process left it. */
+/** Writes a lock file as a process that ended would have left it. */
 const leave = (holder: object) =>
   writeFileSync(lockFile(), JSON.stringify({ host: hostname(), since: 'then', nonce: '0123456789ab', ...holder }));
 const deadPid = () => spawnSync(process.execPath, ['-e', '']).pid;
@@ -64,7 +64,7 @@ test('the lock of a live process is refused with its id and what to do', () => {
 
 test('locks of dead processes are taken over, also if another process has the id now', () => {
   for (const dead of [{ pid: deadPid() }, { pid: process.pid, started: 'another boot 17' }]) {
-    // Without /proc, a process cannot be distinguished from a later one with its id.
+    // Without /proc, a process cannot be distinguished from a later process with the same id.
     if (dead.started !== undefined && process.platform !== 'linux') continue;
     leave(dead);
     const lock = lockFolder(folder);
@@ -77,7 +77,7 @@ test('locks of dead processes are taken over, also if another process has the id
 test('files that killed processes left while they locked are deleted', () => {
   const pid = deadPid();
   leave({ pid });
-  // A process that was allowed to replace the dead one, and died before it did.
+  // The lock file of a process that was about to replace the dead holder, and then died too.
   const taker = { host: hostname(), since: 'then', nonce: 'ffffffffffff', pid };
   writeFileSync(`${lockFile()}.0123456789ab`, JSON.stringify(taker));
   lockFolder(folder).release();

@@ -109,7 +109,7 @@ test('an interrupted download continues in the next process; a file that changed
       '(2 attempts). Check the network, then start again: the download resumes.',
   );
   hub.faults.clear();
-  // Other bytes of the same length under the same name. The ETag differs, so the partial download must not be continued.
+  // Different bytes of the same length under the same name. Their ETag differs, so the partial download must not be resumed.
   const other = hub.files.get(SHARD)!.slice();
   other[other.length - 2] ^= 1;
   hub.files.set(SHARD, other);
@@ -206,7 +206,7 @@ test('refusals of the hub, and an unreachable hub, are errors', async () => {
 });
 
 describe('the token', () => {
-  /** Returns the authorization headers that a server at another address received. */
+  /** Starts a server at another address. Returns the authorization headers that it receives. */
   async function sentTo(options: HubOptions, model: (origin: string) => string) {
     const seen: (string | undefined)[] = [];
     const server = createServer((request, response) => {
@@ -304,7 +304,7 @@ describe('a hub that lies', () => {
   });
 });
 
-/** Bytes of the shipped model as a GGUF file. */
+/** The shipped model as the bytes of a GGUF file. */
 const ggufOf = async (type: GgufType): Promise<Uint8Array> =>
   ggufModel({ name: 'tiny', type }, await readCheckpoint('checkpoints/gsm8k-tool')).bytes;
 const [F16, Q8] = [await ggufOf('F16'), await ggufOf('Q8_0')];
@@ -411,7 +411,7 @@ test('addresses are distinguished from paths', () => {
   expect(['org/name:Q4_1', 'org/name/x.gguf', 'x.gguf', 'https://a.b/x.gguf?download=true'].every(isGgufModel)).toBe(
     true,
   );
-  // A folder that exists is read as a folder, whatever its name.
+  // Paths of folders are not taken for GGUF files, and local paths are not taken for models of a hub.
   expect(['runs/a:1', 'org/name'].some(isGguf)).toBe(false);
   expect(['C:/a', 'x.gguf', './a/x.gguf', '/a/b/x.gguf', 'a/b/c/x.gguf', '../a/x.gguf', 'a:b'].some(isRemote)).toBe(
     false,

@@ -1,4 +1,7 @@
-/** Tests samples in flight without a GPU: what a record returns to a loop, and which states of a checkpoint are refused. */
+/**
+ * Tests samples in flight without a GPU: what the record of a sample replays to its agent loop, and which states of a checkpoint are
+ * refused.
+ */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { decodeGroups, encodeGroups, type SavedGroup } from '../../src/grpo/generate/savedGroups.ts';
@@ -42,7 +45,7 @@ const plain = defineTool({
 const both = [saving, plain].map(({ name }) => ({ name, args: {} }));
 let word = 'go on';
 
-/** An agent loop: turn, both tools, a word, turn, both tools. */
+/** An agent loop: a turn, both tools, a text message, another turn, both tools. */
 registerAgentLoop('in-flight', async (sample) => {
   await sample.generate();
   await sample.callTools(both);
@@ -52,7 +55,7 @@ registerAgentLoop('in-flight', async (sample) => {
   return 'completed';
 });
 
-/** Runs the loop. With `hang`, its second turn never ends, and the record is then what a checkpoint contains. */
+/** Runs the loop. With `hang`, its second turn never ends. The record then has the content that a checkpoint would contain. */
 async function start(record: SampleRecord, turns: string[], hang = false) {
   calls = [];
   const engine = new ScriptedTurns(turns);
@@ -93,7 +96,7 @@ test('a restarted loop receives its earlier results again, and the engine genera
   expect(again!.trajectory).toEqual(whole!.trajectory);
   expect(again!.messages).toEqual(whole!.messages);
   expect(again!.toolStates).toEqual({ saving: { n: 2 }, plain: { n: 2 } });
-  // The first call of `plain` is repeated to restore its state; that of `saving` is not.
+  // To restore its state, the first call of `plain` is repeated. `saving` saves its state, so its call is not.
   expect(calls).toEqual(['plain', 'saving', 'plain']);
 });
 
@@ -193,7 +196,7 @@ test.each<[string[], unknown, string]>([
   );
 });
 
-/** States that webgrpo 0.1.0 wrote, by the kind of file. */
+/** In-flight states that webgrpo 0.1.0 wrote, by the kind of file. */
 const stored = JSON.parse(readFileSync('test/fixtures/tokens.json', 'utf8')) as {
   partialRollout: { parts: { inFlight: unknown } };
   client: unknown;

@@ -22,7 +22,7 @@ import { readBack, scriptedEngine, useSlowClock, withoutTimes } from '../scripte
 const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
 const OPEN = new ChatTokenizer(tokenizerJson, tokenizerConfigJson).encode('<tool_call>')[0];
 
-/** Number of calls and restores of tools. A state that is saved needs no second call. */
+/** Numbers of tool calls and of restored tool states. A tool whose state was saved needs no second call. */
 const used = { ledger: 0, tally: 0, restored: 0 };
 afterEach(() => void Object.assign(used, { ledger: 0, tally: 0, restored: 0 }));
 
@@ -43,7 +43,10 @@ const ledger = defineTool({
     return { entries: saved as number[] };
   },
 });
-/** Creates an environment that starts each sample with an observation of its own. Its steps answer turns of tool_agent without calls. */
+/**
+ * Creates an environment whose samples each start with a different observation. In the loop tool_agent, its steps answer turns without tool
+ * calls.
+ */
 const environmentOf = (name: string) =>
   defineEnvironment({
     name,
@@ -62,7 +65,10 @@ const tally = defineTool({
   },
 });
 
-/** An untrained model starts a call only because of a bias. After a turn without one, the loop calls the tools that have a state. */
+/**
+ * An untrained model starts a tool call only because of a logit bias. After a turn without a call, the loop itself calls the tools that
+ * have a state.
+ */
 registerAgentLoop('nudged', async (sample) => {
   const index = Number(sample.input.problem.id);
   for (let turns = 1 + (index % 4); turns > 0; turns--) {
@@ -131,7 +137,7 @@ interface Run {
   checkpoints: Checkpoint[];
 }
 
-/** Trains on a separate engine. */
+/** Trains with a separate engine, and returns what happened. */
 async function run(from?: Checkpoint, { config: own = config, engine = scriptedEngine() } = {}): Promise<Run> {
   const [samples, scored, checkpoints]: [Sample[][], string[], Checkpoint[]] = [[], [], []];
   const trainer = new GrpoTrainer({
@@ -164,7 +170,8 @@ const inFlight = ({ state }: Checkpoint) =>
 test('a run resumed from a checkpoint with samples in flight equals the undisturbed run', async () => {
   const whole = await run();
   expect(whole.checkpoints).toHaveLength(5);
-  // The situation that the test is about exists: started turns, answered tools and their states, and after an evaluation finished samples.
+  // Expects that the checkpoint contains what this test is about: started turns, answered tool calls with tool states, and, after an
+  // evaluation, finished samples.
   const saved = inFlight(whole.checkpoints[2]);
   expect(saved.some(({ turn }) => turn !== undefined && turn.drawn.tokenIds.length > 0)).toBe(true);
   expect(saved.some(({ turn, received }) => turn !== undefined && received.length > 0)).toBe(true);
@@ -172,7 +179,7 @@ test('a run resumed from a checkpoint with samples in flight equals the undistur
   expect(inFlight(whole.checkpoints[3]).some(({ scored }) => scored !== undefined)).toBe(true);
   expect(whole.history.map((metrics) => metrics['training/carried_groups'])).toEqual(Array(5).fill(4));
 
-  useSlowClock(); // a slower machine repeats and resumes it
+  useSlowClock(); // the resumed runs must be equal on a slower machine
   for (const at of [0, 2, 3, 4]) {
     Object.assign(used, { ledger: 0, tally: 0, restored: 0 });
     const rest = await run(at > 0 ? readBack(whole.checkpoints[at - 1]) : undefined);
@@ -181,12 +188,12 @@ test('a run resumed from a checkpoint with samples in flight equals the undistur
     expect(seen(rest.samples)).toEqual(seen(whole.samples.slice(at)));
     expect(weightsOf(rest.checkpoints.at(-1)!)).toEqual(weightsOf(whole.checkpoints[4]));
     expect(rest.checkpoints.at(-1)!.state).toEqual(whole.checkpoints[4].state);
-    // No sample is reported twice.
+    // Expects that no sample is reported twice.
     expect(whole.scored.slice(-rest.scored.length)).toEqual(rest.scored);
   }
 });
 
-/** Settings with fewer samples, whose engine also truncates the distribution, so that each token has a log-mass. */
+/** Settings with fewer samples. Their engine also truncates the sampling distribution, so that each token has a log mass. */
 const small = {
   ...config,
   rollout: { ...config.rollout, n: 2, overSampleRate: 1 },

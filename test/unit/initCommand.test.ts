@@ -21,7 +21,7 @@ import { scriptedEngines, webgrpo } from '../commandLine.ts';
 
 const toolsOf = ({ tools, environments = [] }: Task) => [...(tools ?? []), ...environments.flatMap((one) => one.tools)];
 const root = mkdtempSync(join(tmpdir(), 'webgrpo-init-'));
-/** Returns the disk below `root`, as seen by a user in that folder. */
+/** Returns a file system whose paths are relative to `root`, as for a user who works in that folder. */
 const below = (files: FileSystem): FileSystem => ({
   ...files,
   exists: (path) => files.exists(join(root, path)),
@@ -113,7 +113,7 @@ test('init tells what training starts from, and refuses a model that is not one'
   expect(await said('--template', 'jsonl', '--model', 'sft.yaml')).toContain('The template jsonl has no sft.yaml.');
 });
 
-/** Trains two steps on the scripted engine, and returns the metrics in its run folder. */
+/** Trains two steps with the scripted engine, and returns the metrics from the run folder. */
 async function trained(config: string, ...overrides: string[]): Promise<Metrics[]> {
   const kept = mkdtempSync(join(tmpdir(), 'webgrpo-init-run-'));
   const settings = [

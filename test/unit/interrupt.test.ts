@@ -1,4 +1,6 @@
-/** Tests signals: the first requests a stop that saves, a second ends the process, and one that npm forwards counts once. */
+/**
+ * Tests signals: the first requests a stop that saves, a second ends the process, and a signal that npm forwards in addition counts once.
+ */
 
 import { spawnSync } from 'node:child_process';
 import { expect, test } from 'vitest';

@@ -3,14 +3,14 @@ import { type JavascriptLimits, javascriptTool, runJavascript } from '../../src/
 import { Sandbox } from '../../src/tasks/tools/sandbox.ts';
 import { run } from '../scriptedTurns.ts';
 
-/** Limits that end programs by their processor time only. One test uses the wall clock. */
+/** Limits that end programs by their processor time only. Only one test uses the wall clock. */
 const LIMITS = { timeMs: 50, clockMs: 120_000, memoryBytes: 16 * 2 ** 20, maxOutput: 200 };
 const js = (code: string, limits: JavascriptLimits = LIMITS) => runJavascript(code, limits);
 
-// Message of the limit that ends a hostile program, whatever the machine's speed.
+// Messages of the limits that end hostile programs. They do not depend on the machine's speed.
 const WORK = 'Error: the program ran longer than 50 ms';
 const MEMORY = 'Error: InternalError: out of memory';
-/** Messages when little memory is left for the error itself. */
+/** Possible messages when too little memory is left for the error itself. */
 const MEMORY_FULL = /^Error: (InternalError: out of memory|null|a value that cannot be shown)$/;
 const STACK = 'Error: InternalError: stack overflow';
 const PRINTED = 'Error: the program printed more than 200 characters';

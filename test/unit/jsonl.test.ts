@@ -235,7 +235,7 @@ describe('files', () => {
       '1.easy 0',
     ]);
     expect(task.tools?.map(({ name }) => name)).toEqual(['calculator']);
-    await expect(open({ valPath: [path, path] })).rejects.toThrow(/two files named "train", which their metrics would/);
+    await expect(open({ valPath: [path, path] })).rejects.toThrow(/two files named "train", so their metrics would/);
     await expect(open({ path: undefined })).rejects.toThrow(
       'task.path is missing. Set it to a JSONL file of problems.',
     );
@@ -481,7 +481,7 @@ describe('files on disk', () => {
     const changed = await open(withModule);
     const line =
       /^the files of task jsonl have changed since the run started: SHA-256 \w{12}\.\.\., not \w{12}\.\.\.\. Problems .*\n$/;
-    // A run that resumes from another folder's checkpoint compares with that one.
+    // A run that resumes from a checkpoint in another folder compares its files with that checkpoint's.
     expect(await noted(changed, other, run.checkpoint(3))).toMatch(line);
     expect([await noted(changed), await noted(changed)]).toEqual([expect.stringMatching(line), '']);
     writeFileSync(module, 'export default () => 2');

@@ -1,4 +1,4 @@
-/** Tests the page's saved runs: which checkpoints are kept, differences in words, a run as a .zip, and a repeated step. */
+/** Tests the page's saved runs: which checkpoints are kept, names of the differences between runs, a run as a .zip, and a repeated step. */
 
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** Tests kept steps: they are read back bit for bit, and any other file is refused with one error message. */
+/** Tests stored steps of a run: they are read back bit for bit, and any other file is refused with one error message. */
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -15,7 +15,7 @@ const FILE = 'rollouts/step-7.safetensors';
 const float = fc.float({ noDefaultInfinity: true });
 const number = fc.double({ noDefaultInfinity: true });
 const id = fc.integer({ min: 0, max: 2 ** 17 });
-/** JSON values that survive a round trip: -0 and undefined do not. */
+/** JSON values that survive being written and read. -0 and undefined do not. */
 const plain = fc.jsonValue({ maxDepth: 2 }).map((value) => JSON.parse(JSON.stringify(value)) as unknown);
 
 const trajectory = fc

@@ -44,7 +44,7 @@ test.each([
   expect(() => defineKernel({ ...rmsnormKernel, ...change })).toThrow(`kernels/rmsnorm.wgsl: ${message}`);
 });
 
-/** Every variant in which a kernel is printed, including those that no adapter here runs. */
+/** Every variant of the kernels that code generates, including variants that no adapter here runs. */
 const PRINTED = printedKernels([4, 16, 20, 64, 128]);
 
 test.each(['matmul_plain_4x4', 'matmul_workgroup_4x4', 'matmul_packed_plain_2x8', 'attention_d16'])(
@@ -92,7 +92,7 @@ describe('every kernel', () => {
   });
 });
 
-/** Like `readDeclarations`, by reflection on a syntax tree. */
+/** Like `readDeclarations`, but reads a syntax tree of the kernel with wgsl_reflect. */
 function reflected(code: string): Declarations {
   const wgsl = new WgslReflect(code);
   const storage = wgsl.storage.map(({ name, binding, access, group }) => {

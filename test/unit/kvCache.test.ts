@@ -1,4 +1,4 @@
-/** Tests prefixes of the KV cache: shared while in use, kept while there is space, and evicted by age. */
+/** Tests prefixes in the KV cache: shared while in use, kept while there is space, and evicted when unused for longest. */
 import { expect, test } from 'vitest';
 import { PrefixCache } from '../../src/rollout/server/kvCache.ts';
 
@@ -12,7 +12,7 @@ test('the least recently used prefix is evicted; one in use never is', () => {
   cache.release(b);
   cache.release(a);
   cache.release(cache.acquire(prompt(2))!);
-  // The least recently used is a: b was requested again since, and c is in use.
+  // a was used least recently: b was requested again since, and c is in use. So a is evicted.
   expect(cache.acquire(prompt(4))!.index).toBe(a.index);
   expect(cache.acquire(prompt(2))).toBe(b);
   expect(cache.acquire(prompt(1))).toBeUndefined();

@@ -48,7 +48,7 @@ const put = (values: ArrayLike<number>, at: number, value: unknown) =>
   Array.from(values, (x, t) => (t === at ? value : x));
 const shorter = (values: ArrayLike<number>) => Array.from(values).slice(1);
 
-/** Invalid rows, and the field that the error message names; `at` is a trained token. */
+/** Invalid rows, and the field that the error message names. `at` is the position of a trained token. */
 const FAULTS: Fault[] = [
   ...[-1, 50, 1.5, NaN, Infinity, '3', null].map((id): Fault => [
     'tokens',

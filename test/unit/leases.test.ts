@@ -51,7 +51,7 @@ test('a worker whose time is over gets the group again only if nobody else can',
   expect(leases.take('x', 50, ['x', 'y'])).toBeUndefined();
   expect(leases.take('x', 50, ['x'])).toBe('prompt a');
   expect(leases.take('y', 70, ['x', 'y'])).toBe('prompt a');
-  expect(leases.take('x', 90, ['x', 'y'])).toBe('prompt a'); // both had it
+  expect(leases.take('x', 90, ['x', 'y'])).toBe('prompt a'); // both workers had taken it
 });
 
 test('a group that is offered again has its new prompt, for everyone', () => {

@@ -1,4 +1,4 @@
-/** Tests lesson 7: each run's right answer and all wrong causes, the numbers of the text, and what `webgrpo doctor` says of the runs. */
+/** Tests lesson 7: each run's right answer and all wrong causes, the numbers of the text, and what `webgrpo doctor` finds in the runs. */
 
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
@@ -108,7 +108,8 @@ test("doctor finds the runs' causes in their curves, except the one that no curv
   const found = RUNS.map(({ curves }) => {
     const history = curves['critic/score/mean'].map((_, step) => {
       const entries = CHART_NAMES.flatMap((name) => (curves[name][step] === null ? [] : [[name, curves[name][step]]]));
-      // A try of the longest length is one that was cut: doctor reads this number too.
+      // A try is as long as the limit exactly if it was truncated there. So the recorded share of truncated tries is the metric that doctor
+      // reads.
       const full = step === 0 ? {} : { 'response_length/clip_ratio': curves['stop/max_tokens'][step] ?? 0 };
       return { 'training/global_step': step, ...full, ...Object.fromEntries(entries) } as Metrics;
     });
@@ -117,7 +118,7 @@ test("doctor finds the runs' causes in their curves, except the one that no curv
   expect(found).toEqual(DOCTOR);
 });
 
-/** Causes that doctor finds, by run. */
+/** Returns the causes that doctor finds in each run. */
 const DOCTOR = [[], ['rate-too-high'], ['truncated'], [], ['held-out-falls'], ['probabilities-differ']];
 
 test('every number in the text is the one of the recorded data', () => {

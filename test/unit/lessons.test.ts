@@ -1,4 +1,7 @@
-/** Tests the lessons of the page: every exercise knows its right answer and three mistakes, and every number in the text is recomputed. */
+/**
+ * Tests the lessons of the page: every exercise accepts its right answer and recognises three mistakes, and every number in the text is
+ * recomputed.
+ */
 
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -46,7 +49,7 @@ import { readCheckpoint } from '../../src/node.ts';
 import * as tasks from '../../src/tasks/index.ts';
 import { scriptedLoopEngine } from '../scripted/loopEngine.ts';
 
-/** Exercises, numbers and pictures of each lesson. */
+/** Names of the lessons, each with its exercises, the numbers in its text, and its pictures. */
 const LESSONS = [
   { name: '1-groups', ...groupExercises, ...groups },
   { name: '2-losses', ...lossExercises, ...losses },
@@ -90,7 +93,7 @@ test.each(EXERCISES)(title, { timeout: 4 * BUSY_MS }, async (exercise) => {
   for (const { given, says } of exercise.wrong)
     expect(await checked(exercise, given)).toEqual({
       ok: false,
-      // A loop's sentence can end with a number that its engine decides.
+      // The sentence about a mistake in a loop can end with a number that depends on the engine.
       says: exercise.kind === 'loop' ? expect.stringContaining(says) : says,
     });
   expect(new Set(exercise.wrong.map(({ says }) => says)).size).toBe(3);
@@ -151,7 +154,7 @@ test('the recorded tries have the advantages that the library computes from thei
       'grpo',
       group.tries.map(({ score }) => score ?? NaN),
     );
-    // The log has the mean over a try's tokens, which rounds the last bit.
+    // The logged advantage is a mean over the tokens of a try, which can round the last bits.
     group.tries.forEach(({ advantage }, i) => expect(advantage).toBeCloseTo(advantages[i], 12));
   }
   expect(NAMED_STEPS.every((step) => RECORDED.run.steps.some(([number]) => number === step))).toBe(true);
@@ -339,7 +342,7 @@ test('the best of several equals is what counting all choices gives', () => {
   expect(bestOf([0.2, 0.9, 0.5], 2)).toBeCloseTo((0.9 + 0.9 + 0.5) / 3, 12);
   expect(bestOf([0.2, 0.9, 0.5], 3)).toBeCloseTo(0.9, 12);
   expect(bestOfEqual(0.3, 2, 1)).toBeCloseTo(0.3, 12);
-  // Two evaluations of two problems: none right 0.49, both right 0.09.
+  // The scores of two evaluations with two problems: both 0 with probability 0.49 each, both 1 with 0.09.
   expect(bestOfEqual(0.3, 2, 2)).toBeCloseTo(1 - 0.91 ** 2 + 0.5 * (0.91 ** 2 - 0.49 ** 2), 12);
   expect([1, 2, 3, 4].map(leastP)).toEqual([1, 2 / 6, 2 / 20, 2 / 70].map((p) => expect.closeTo(p, 12)));
 });
@@ -348,7 +351,7 @@ test('the recorded tries of lesson 6 are in no order, and drawn evaluations have
   for (const { outcomes } of claims.MODELS) {
     expect(outcomes).toHaveLength(256);
     const rate = evidence.rateOf(outcomes);
-    // Tries in the order in which they end would begin with the short ones.
+    // If tries were stored in the order in which they ended, short tries would come first, and the first columns would have other rates.
     const columns = evidence.evaluations(outcomes, 256);
     for (const column of columns) expect(Math.abs(column - rate)).toBeLessThan(0.12);
     expect(evidence.passOf(outcomes, 1)).toBeCloseTo(rate, 12);

@@ -9,7 +9,7 @@ import { recipeSpec } from '../recipeSpec.ts';
 const MODES = Object.keys(POLICY_LOSSES);
 const specOf = (lossMode: string, more = {}): PolicyLossSpec => recipeSpec(RECIPE_OF_LOSS[lossMode] ?? lossMode, more);
 
-/** Lengths of the samples. Every third token is masked, and one sample completely. */
+/** Lengths of the samples. Every third token is not trained on, and neither is any token of one sample. */
 const LENGTHS = [5, 1, 8, 4, 3, 7, 2];
 const MASKS = LENGTHS.map((n, s) => Array.from({ length: n }, (_, t) => (s === 4 || t % 3 === 2 ? 0 : 1)));
 
@@ -20,7 +20,7 @@ interface Sample {
   refLogp: number[];
 }
 
-/** Returns samples with equal advantages within a sample, like outcome rewards. */
+/** Returns samples whose tokens all have the same advantage, as with outcome rewards. */
 function randomSamples(seed: number, drift: number): Sample[] {
   const random = rng(seed);
   return LENGTHS.map((n) => {
@@ -56,7 +56,7 @@ function rowsOf(samples: Sample[], masks: number[][], { weights, klWeights }: We
 }
 
 const OPTIONS = { maxResponseLength: 16 };
-/** Losses whose ratio is a constant weight. Their gradient is that of the value at a fixed ratio. */
+/** Losses in which the ratio is a constant weight (stop-gradient). The gradient is that of the loss with the weight held constant. */
 const STOP_GRADIENT = new Set(['cispo', 'dppo_tv', 'dppo_kl', 'vespo', 'reinforce']);
 
 describe.each(MODES)('%s', (mode) => {
@@ -190,7 +190,7 @@ describe('values computed by hand', () => {
   test('gmpo clips in log space, on the side the advantage pushes to', () => {
     const spec = recipeSpec('gmpo', { clipRatioLow: 0.3, clipRatioHigh: 0.4 });
     expect(one(spec, 0.9, 2)).toMatchObject({ grad: new Float64Array([0]) });
-    // verl's two 1e-8 in the means change the result by 1e-7 here
+    // verl's two 1e-8 in its means change the result by 1e-7 here
     expect(one(spec, 0.9, 2).loss).toBeCloseTo(-2 * Math.exp(0.4), 6);
     expect(one(spec, -0.9, 2).grad[0]).toBeCloseTo(-2 * Math.exp(-0.9), 6);
     expect(one(spec, 0.9, -2).grad[0]).toBeCloseTo(2 * Math.exp(0.9), 6);
@@ -199,7 +199,9 @@ describe('values computed by hand', () => {
     expect(one(spec, -0.9, -2).metrics['actor/pg_clipfrac_lower']).toBeCloseTo(1, 6);
   });
 
-  /** Means: A 0, logp -2. Covariances 2, -1, 0.25, 3.75, and one at a masked token that would be the highest. */
+  /**
+   * The mean advantage is 0, the mean log-prob -2. Covariances: 2, -1, 0.25, 3.75, and one of an untrained token that would be the largest.
+   */
   const covRows: LossRows = {
     logp: [-4, -1, -2.5, -0.5, -90],
     oldLogp: [-4, -1, -2.5, -0.5, -90],

@@ -1,4 +1,4 @@
-/** Tests MCP tools: a real server over stdio and HTTP, and servers that misbehave. docs/guides/mcp.md has the table. */
+/** Tests MCP tools: a real server over stdio and HTTP, and servers that misbehave. docs/guides/mcp.md has the table of faults. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -28,7 +28,7 @@ beforeAll(async () => {
 afterEach(async () => {
   vi.restoreAllMocks();
   await Promise.all(opened.splice(0).map((one) => one.close()));
-  // Without a server, none of our listeners remains.
+  // After the server has ended, none of webgrpo's listeners may remain.
   for (const event of ['exit', 'SIGINT', 'SIGTERM', 'SIGHUP'])
     expect(
       process
@@ -47,7 +47,7 @@ async function open(server: Parameters<typeof mcpTools>[0], options?: McpOptions
 
 const ROOM = { maxResponseLength: 900, contextLength: 1000, maxToolResponseLength: 400, toolTimeoutMs: 30_000 };
 
-/** Returns what the model reads of one call, by the agent loop. */
+/** Calls a tool once in an agent loop. Returns the text that the model reads. */
 async function callOnce(tools: Tool[], name: string, args: unknown = {}, more: Parameters<typeof run>[1] = {}) {
   const call = `<tool_call>${JSON.stringify({ name, arguments: args })}</tool_call>`;
   const output = await run([call, '#### 1'], { tools, ...more, limits: { ...ROOM, ...more.limits } });
@@ -55,14 +55,14 @@ async function callOnce(tools: Tool[], name: string, args: unknown = {}, more: P
   return { ...output, text: message?.content };
 }
 
-/** Opens a misbehaving server and calls `fault`. The sample must end normally. */
+/** Opens a server that misbehaves as `fault` says, and calls its tool `fault`. The sample must end normally. */
 async function fault(kind: string, options: McpOptions = {}, more: Parameters<typeof run>[1] = {}) {
   const mcp = await open(hostile(kind), options);
   const { text, trajectory } = await callOnce(mcp.tools, 'fault', {}, more);
   return { ...mcp, text, trajectory };
 }
 
-/** True once this process has received the exit of its child. */
+/** True if the process has ended and its exit was received by this process. */
 const isReaped = (pid: number): boolean => {
   try {
     return !process.kill(pid, 0);
@@ -74,7 +74,7 @@ const isReaped = (pid: number): boolean => {
 const isRunning = (pid: number): boolean => {
   try {
     process.kill(pid, 0);
-    // A zombie, whose parent has not read its exit code yet, has ended.
+    // A zombie has ended too: its parent has not yet read its exit code.
     return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
   } catch {
     return false;
@@ -88,7 +88,7 @@ const until = async (what: () => boolean) => {
 };
 const answers = async ({ tools }: McpTools) => (await callOnce(tools, 'echo', { a: 1 })).text;
 const WELL = '{"a":1}';
-/** A limit in milliseconds that no test waits for, and its message. */
+/** A time limit in milliseconds, and its message. Timers are simulated, so no test waits for it. */
 const LIMIT = { timeoutMs: 1500, passed: 'Error: fault did not answer in 1.5 s' };
 
 describe('a real server', () => {
@@ -328,7 +328,7 @@ describe('a server that misbehaves', () => {
 });
 
 describe('a server over HTTP that misbehaves', () => {
-  /** Starts a server that answers each request by `answer`; undefined = by the default answers below. */
+  /** Starts a server whose requests are handled by `answer`. If `answer` returns false, the server sends a default response. */
   async function listen(answer: (message: Asked, response: ServerResponse, request: IncomingMessage) => boolean) {
     const seen: { method: string; headers: IncomingHttpHeaders }[] = [];
     const server = createServer((request, response) => {
@@ -492,9 +492,9 @@ describe('sessions', () => {
 });
 
 describe('its processes end', () => {
-  /** Milliseconds that the process has to end, and again after SIGTERM. */
+  /** Milliseconds in which a server's process must end, and again after SIGTERM. */
   const PATIENCE_MS = 1000;
-  /** Programs that open a server, which starts a process of its own, and then end in different ways. */
+  /** Programs that open an MCP server, which itself starts a process, and then end in different ways. */
   const endings = { exit: 'process.exit(0)', throw: 'throw new Error("x")', 'Ctrl-C': 'setInterval(() => {}, 1000)' };
 
   test('when closed, even a process that ignores signals, including what it has started', async () => {
@@ -516,7 +516,7 @@ describe('its processes end', () => {
     const file = join(folder, `pids-${how}`);
     const program = join(folder, `${how}.mjs`);
     const server = { command: process.execPath, args: [resolve('test/mcpServer.mjs'), 'child', file] };
-    // Built like the library, because Node 20 reads no TypeScript.
+    // The programs import webgrpo/mcp as built JavaScript, because Node 20 reads no TypeScript.
     const code = await bundled();
     writeFileSync(
       program,
@@ -532,7 +532,7 @@ describe('its processes end', () => {
   });
 });
 
-/** `webgrpo/mcp` bundled as a file next to the tests; packages stay in node_modules. */
+/** `webgrpo/mcp` bundled into a file next to the tests. Its packages are still loaded from node_modules. */
 let bundle: Promise<string> | undefined;
 const bundled = () =>
   (bundle ??= (async () => {

@@ -18,7 +18,7 @@ describe('schemas of MCP tools', () => {
     const parameters = readInputSchema(schema, notes);
     return { parameters: parameters!, notes: Object.fromEntries(notes) };
   };
-  /** True if a constrained call can have these arguments. */
+  /** True if a constrained tool call can have these arguments. */
   const holds = (parameters: ToolSchema, args: unknown) => {
     const automaton = new ByteAutomaton(toolCallGrammar([{ name: 't', parameters }]));
     let state = automaton.start;
@@ -28,7 +28,7 @@ describe('schemas of MCP tools', () => {
   };
   const object = (properties: object, more: object = {}) => ({ type: 'object', properties, ...more });
 
-  // Schemas like those of the filesystem, git, fetch, github, postgres and playwright servers.
+  // Schemas like those of well-known MCP servers: filesystem, git, fetch, github, postgres and playwright.
   test.each<[name: string, schema: unknown, good: unknown[], bad: unknown[]]>([
     [
       'anyOf with null',

@@ -1,4 +1,4 @@
-/** Tests that docs/reference/metrics.md lists exactly the metrics that the code names. */
+/** Tests that docs/reference/metrics.md lists exactly the metrics whose names occur in the code. */
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
@@ -13,7 +13,7 @@ import type { Trajectory } from '../../src/rollout/types.ts';
 
 const PAGE = 'docs/reference/metrics.md';
 
-/** Returns the names in the first column of the page's tables. `/max` after `a/b/mean` means `a/b/max`. */
+/** Returns the metric names in the first column of the page's tables. `/max` after `a/b/mean` stands for `a/b/max`. */
 const named = readFileSync(PAGE, 'utf8')
   .split('\n')
   .filter((line) => line.startsWith('| `'))
@@ -37,7 +37,7 @@ const WRITERS = [
 ];
 const spaces = new Set(named.filter((name) => name.includes('/')).map((name) => name.split('/')[0]));
 
-/** Returns the names in the code, with each `${...}` as `*`. */
+/** Returns the metric names that occur in the code. Each `${...}` is replaced by `*`. */
 const written = WRITERS.flatMap((folder) =>
   readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .filter((file) => file.endsWith('.ts') && !file.startsWith('config'))
@@ -63,7 +63,7 @@ const trajectory = (responseIds: number[]): Trajectory => ({
   ...{ stopReason: 'completed', numTurns: 1, numToolCalls: 1, numToolErrors: 0 },
 });
 
-/** Names that functions combine from parts. */
+/** Metric names that functions combine from parts at run time. */
 const computed = (() => {
   const trajectories = [trajectory([1, 2]), trajectory([3])];
   const rewards = [1, 0].map((score) => ({ score, acc: score, extra: { format: score } }));
@@ -91,7 +91,10 @@ const computed = (() => {
 
 const escaped = (text: string) => text.replace(/[.^$+?()[\]{}|\\]/g, '\\$&');
 const ofPage = (name: string) => new RegExp(`^${escaped(name).replace(/<\w+>/g, '.+')}$`);
-/** Returns a pattern that matches a name of the code, and longer names that start with it: `critic/score` matches `critic/score/mean`. */
+/**
+ * Returns a pattern that matches a metric name in the code, and longer names that start with it: `critic/score` matches
+ * `critic/score/mean`.
+ */
 const ofCode = (name: string) => new RegExp(`^${escaped(name).replaceAll('*', '.+')}(?:/.+)?$`);
 
 test('the code names its metrics where this test looks', () => {
@@ -133,7 +136,7 @@ test('every metric that the page, a report or a lesson draws has a text', () => 
   expect(drawn.filter((name) => metricDoc(name) === undefined)).toEqual([]);
 });
 
-/** Only in the table of `webgrpo replay`. */
+/** Metrics that occur only in the table of `webgrpo replay`. */
 const OF_REPLAY = ['actor/eff_sample_size'];
 
 test('each metric that README and the guides name is on the page', () => {

@@ -63,7 +63,7 @@ test("a step's metrics under verl's names", () => {
     'num_turns/mean': 3,
     'tool_call_counts/max': 3,
     'tool_call_counts/error_rate': 0.5,
-    // Over the samples that have the reward; the spread as in TRL, divided by n - 1.
+    // Statistics over the samples that have this reward. As in TRL, the standard deviation divides by n - 1.
     'reward/format/mean': 0.5,
     'reward/format/std': 0,
     'reward/tone/mean': 3,
@@ -73,7 +73,7 @@ test("a step's metrics under verl's names", () => {
     'response/aborted_ratio': 0,
     frac_reward_zero_std: 0,
   });
-  // Texts do not become metrics.
+  // A reward's text values do not become metrics.
   expect(Object.keys(metrics).filter((name) => name.includes('parsed'))).toEqual([]);
   expect(metrics['critic/advantages/mean']).toBeCloseTo(-1 / 3, 12);
   expect(metrics['response_length/p90']).toBeCloseTo(3.9, 12);
@@ -110,7 +110,7 @@ test('times per token: gen by response tokens, the update by all', () => {
   expect(metrics).not.toHaveProperty('perf/throughput'); // `throughput` counts generated tokens
 });
 
-/** Returns all k-subsets of n samples, the first c of which are right. */
+/** Returns all subsets of size k of n samples, as lists of indices. */
 function subsets(n: number, k: number): number[][] {
   if (k === 0) return [[]];
   return Array.from({ length: n }, (_, first) => first).flatMap((first) =>
@@ -166,19 +166,19 @@ test('best, worst and majority of k by bootstrap: their expectation, verl names,
   const accs = [1, 0, 0, 0];
   const metrics = bootstrapMetrics('t', [{ accs, preds: ['7', '5', '5', undefined] }]);
   const value = (name: string) => metrics[`val-core/t/acc/${name}`] ?? metrics[`val-aux/t/acc/${name}`];
-  // k samples with replacement, each right with p = 1/4: some right 1 - (3/4)^k, all right (1/4)^k.
+  // k samples drawn with replacement, each right with p = 1/4: at least one is right with 1 - (3/4)^k, all with (1/4)^k.
   for (const k of [2, 4]) {
     expect(value(`best@${k}/mean`)).toBeCloseTo(1 - 0.75 ** k, 1);
     expect(value(`best@${k}/std`)).toBeCloseTo(Math.sqrt(0.75 ** k * (1 - 0.75 ** k)), 1);
     expect(value(`worst@${k}/mean`)).toBeCloseTo(0.25 ** k, 1);
   }
-  // With two sampled answers the first decides unless they agree: right with p = 1/4.
+  // With a vote of two answers, the first decides unless both agree, so the result is right with p = 1/4.
   expect(value('maj@2/mean')).toBeCloseTo(0.25, 1);
   expect(value('std@4')).toBeCloseTo(Math.sqrt(0.1875), 12); // like numpy: of the population
   expect(Object.keys(metrics).filter((name) => name.startsWith('val-core/'))).toEqual(
     ['best@4/mean', 'best@4/std', 'maj@4/mean', 'maj@4/std'].map((name) => `val-core/t/acc/${name}`),
   );
-  // The larger vote always wins: here all but one agree.
+  // Seven of eight answers agree, so the majority wins almost always.
   const agreed = bootstrapMetrics('t', [
     { accs: [1, 1, 1, 1, 1, 1, 1, 0], preds: [...Array<string>(7).fill('a'), 'b'] },
   ]);
@@ -216,7 +216,7 @@ test('seconds outside the model are wall time: spans that overlap count once', (
   expect(seconds([1000, 3000], [2000, 2500], [2800, 4000])).toBe(3);
   expect(seconds([5000, 6000], [0, 1000])).toBe(2);
   expect(seconds([0, 1000], [0, 1000], [1000, 1000])).toBe(1);
-  // 64 samples that wait for the same second.
+  // 64 samples wait for the reward during the same second, which counts once.
   const many = Array.from({ length: 64 }, (): [number, number] => [100, 1100]);
   expect(outsideSeconds({ tools: [], reward: many })).toEqual({ tools: 0, reward: 1 });
 });

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { modelConfigToJson, parseModelConfig, ropeFrequencies, ropeTables } from '../../src/model/config.ts';
 import { initWeights, parameterCount, parameterSpecs } from '../../src/model/params.ts';
 
-/** SmolLM2-135M's published config, without keys that do not describe the model. */
+/** SmolLM2-135M's published config, without keys that do not describe the model's shape. */
 const SMOLLM2 = {
   architectures: ['LlamaForCausalLM'],
   attention_bias: false,
@@ -236,6 +236,7 @@ test('new weights: right spread, norms one, biases zero, seeded', () => {
   const config = parseModelConfig({
     ...QWEN2,
     hidden_size: 28,
+    intermediate_size: 60,
     num_hidden_layers: 1,
     vocab_size: 499,
     initializer_range: 0.05,

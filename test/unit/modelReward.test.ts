@@ -14,7 +14,7 @@ const sample: ScoredSample = {
   responseTokens: 3,
 };
 
-// The pipeline is simulated here; transformersModels.test.ts runs real ones.
+// transformers.js is replaced by a simulated pipeline here. transformersModels.test.ts runs real pipelines.
 const classify: Classifier = (text) =>
   Promise.resolve([
     { label: 'good', score: text.includes('#### 4') ? 0.75 : 0.25 },

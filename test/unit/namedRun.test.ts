@@ -1,4 +1,6 @@
-/** Tests what a path means to the commands: a run folder, its config and its checkpoints are that run, with its weights. */
+/**
+ * Tests how commands interpret a path: the path of a run folder, of its config or of its checkpoints stands for the run with its weights.
+ */
 
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -60,7 +62,7 @@ test('eval writes the outcome of every sampled try by problem, and prints the in
 
 test('the outcomes of eval are in the order of the tries, not in that in which they end', async () => {
   const reward = join(root, 'reward.js');
-  // A try of an odd length is right, and is scored long after the others.
+  // A reward in which tries of odd length are right, and are scored much later than the others.
   writeFileSync(
     reward,
     `export default async ({ response }) => {
@@ -119,7 +121,7 @@ test('train: a run folder is resumed, wherever it is; a checkpoint is resumed fr
   expect(from.told).toMatch(/resumed from step 1/);
   const again = await start('train', join(moved, 'config.yaml'), 'trainer.totalTrainingSteps=1', 'name=again');
   expect(again.told).toContain(
-    `config.yaml is trained from its start model. To resume the run instead, give ${moved}.`,
+    `config.yaml starts again from the run's start model. To resume the run instead, give ${moved}.`,
   );
   expect(again.told).not.toMatch(/resumed from/);
   expect(stepsOf(join(root, 'elsewhere', 'again'))).toEqual([1]);

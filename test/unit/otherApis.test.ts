@@ -284,7 +284,8 @@ describe('/v1/responses', () => {
     const plain = first.output.map(({ id: _, ...item }) => item);
     for (const items of [references, first.output, plain])
       await post('/responses', { ...asked, input: [{ role: 'user', content: QUESTION }, ...items, ...results] });
-    // The first one continues. The others repeat its messages: forks after the same reply.
+    // The first of the three requests continues the trajectory. The other two repeat its messages, so they become forks after the same
+    // reply.
     expect(await counts()).toMatchObject({ 'client/calls': 4, 'client/continuations': 1, 'client/forks': 2 });
     const [one, , ...again] = rollout.requests;
     for (const { contextIds } of again) expect(contextIds).toEqual(rollout.requests[1].contextIds);

@@ -1,4 +1,4 @@
-/** Tests how a command line changes a file: settings of a named recipe, blame for errors, verl's -1. */
+/** Tests how the command line overrides a config file: settings of a named recipe, which of the two an error blames, and verl's -1. */
 
 import { expect, test } from 'vitest';
 import { ConfigError, InputError } from '../../src/errors.ts';
@@ -33,7 +33,7 @@ test.each(Object.keys(RECIPES))('algorithm.name=%s over a file is the recipe as 
     name: 't',
     model: { path: 'm' },
     rollout: { n: 4 },
-    // Keys that the recipe does not set keep the file's value.
+    // For keys that the recipe does not set, the file's value stays.
     actor: { useKlLoss: true, klLossCoef: 0.01 },
     algorithm: { name, filterGroups: { metric: 'score' }, maskTruncated: true },
   });

@@ -161,7 +161,7 @@ describe('--import', () => {
     for (let round = 0; round < 2; round++) expect(await said('recipe_of_copy', ...asked)).toBe(plain);
     expect(resolved({}, { name: 'recipe_of_copy' }).actor.clipRatioHigh).toBe(0.5);
     expect(agentLoopOf('loop_of_copy')).toBeInstanceOf(Function);
-    // Copies that load later know it too.
+    // Copies of the library that are loaded later have the registrations too.
     vi.resetModules();
     expect((await import('../../src/index.ts')).RECIPES).toHaveProperty('recipe_of_copy');
   });

@@ -7,7 +7,7 @@ const mask = (...values: number[]) => Uint8Array.from(values);
 const plain = (x: object) =>
   JSON.parse(JSON.stringify(x, (_, v) => (ArrayBuffer.isView(v) ? Array.from(v as Uint32Array) : v)));
 
-/** P0 P1 = 10 11, A = 20 21, B = 30 31 32, where 31 is from a tool. */
+/** Tokens: prompt P0 P1 = 10 11; sample A = 20 21; sample B = 30 31 32, where 31 comes from a tool. */
 const EXAMPLE: SequenceGroup = {
   prompt: ids(10, 11),
   samples: [

@@ -1,4 +1,4 @@
-/** Tests the recipes of the page: it offers every config that needs no file, with figures that match the recipe. */
+/** Tests the recipes of the page: it offers every config that needs no file, and the figures on each card match the recipe. */
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';

@@ -14,7 +14,7 @@ const task: Task = {
   reward: ({ responseTokens }: ScoredSample) => ({ score: responseTokens % 5, acc: 0 }),
 };
 
-/** Texts that a random model generates now and then, so that its answers have many lengths. */
+/** Rewarded texts: a random model generates them now and then, so that rewards and lengths of answers differ. */
 const STOP = ['w'];
 const configOf = (partialRollout: boolean) =>
   resolveTrainConfig({
@@ -25,7 +25,7 @@ const configOf = (partialRollout: boolean) =>
     actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 160, optim: { lr: 1e-3 } },
   });
 
-/** Two groups of a step end their turns before its update; the others after it. */
+/** Before the update of a step, two of its groups end their turns. The turns of the other groups wait here, and end after it. */
 const held: (() => void)[] = [];
 let turns = 0;
 function letGo(): undefined {

@@ -23,7 +23,8 @@ test('the interval holds the true rate in 93 to 97% of 1,000 draws, with tries t
   const rng = keyedRng('pass-interval');
   let [held, naive] = [0, 0];
   for (let draw = 0; draw < 1000; draw++) {
-    // A problem is easy (0.95) or hard (0.45), so its tries agree. The true rate is 0.7.
+    // Half of the problems are easy (rate 0.95), half are hard (0.45), so the tries of a problem agree more than by chance. The mean rate
+    // is 0.7.
     const outcomes = Array.from({ length: 64 }, () => {
       const rate = rng.uniform() < 0.5 ? 0.95 : 0.45;
       return Array.from({ length: 8 }, () => Number(rng.uniform() < rate));
@@ -49,7 +50,7 @@ test('repeating the same try adds nothing, and unknown outcomes are left out', (
 });
 
 test('a difference on the same problems has the interval of Newcombe (1998), method 10', () => {
-  // Both right, only the first, only the second, neither.
+  // Numbers of problems with both right, only the first, only the second, and neither.
   const table = (both: number, first: number, second: number, neither: number) =>
     [
       [1, 1, both],
@@ -62,7 +63,7 @@ test('a difference on the same problems has the interval of Newcombe (1998), met
       rows.map(([a]) => [a]),
       rows.map(([, b]) => [b]),
     );
-  // An example of the paper, where method 10 corrects nothing: 0.0569 to 0.3404.
+  // An example in the paper, in which method 10 makes no correction: 0.0569 to 0.3404.
   const { mean, low, high } = of(table(36, 2, 12, 0));
   expect(mean).toBeCloseTo(0.2, 12);
   expect(low).toBeCloseTo(0.0569, 4);
@@ -100,7 +101,7 @@ test('the permutation test counts all splits, and draws some of very many', () =
   expect(permutationTest([1, 2, 3, 4], [5, 6, 7, 8])).toBeCloseTo(2 / 70, 12);
   expect(permutationTest([0.5, 0.5], [0.5, 0.5])).toBe(1);
   expect(permutationTest([], [1])).toBeNaN();
-  // Fisher's exact test of 3 of 4 against 1 of 4 is this test on zeros and ones.
+  // Fisher's exact test of 3 of 4 against 1 of 4 is the same as the permutation test on zeros and ones.
   expect(permutationTest([1, 1, 1, 0], [1, 0, 0, 0])).toBeCloseTo(34 / 70, 12);
   const side = (from: number) => Array.from({ length: 12 }, (_, i) => from + i);
   expect(permutationTest(side(0), side(0))).toBe(1);

@@ -13,7 +13,7 @@ import type { Task } from '../../src/tasks/task.ts';
 import { defineTool } from '../../src/tasks/tool.ts';
 import { readBack, scriptedEngine } from '../scriptedRuns.ts';
 
-/** Takes up to 60 turns of the event loop, a different number in each call. */
+/** Waits for up to 60 turns of the event loop, a different number in each call. */
 let calls = 0;
 const slow = defineTool({
   name: 'slow',
@@ -84,7 +84,7 @@ async function run(
   return { history, steps, checkpoints };
 }
 
-/** Metrics without times and without rollout's progress at the moment a step is taken. */
+/** Removes metrics that depend on time: durations, and how far rollout was when a step was taken. */
 const exact = (history: Metrics[]) =>
   history.map((metrics) =>
     Object.fromEntries(
@@ -103,7 +103,8 @@ test('one-step-off: samples are one step old from the second step; runs repeat, 
   expect(column(first.history, 'training/off_policy/age/max')).toEqual([0, 1, 1, 1, 1]);
   expect(column(first.history, 'training/stale_tokens_share')).toEqual([0, 1, 1, 1, 1]);
   expect(groupsOf(first.steps)).toEqual(upTo(5 * GROUPS));
-  // The weights that are trained generated the first batch. Later batches have the log-probs of the weights that generated them.
+  // The first batch is generated with the same weights that are trained, so its log-probs are equal. Later batches have log-probs of older
+  // weights.
   const differences = column(first.history, 'training/rollout_probs_diff_max');
   expect(differences[0]).toBe(0);
   expect(Math.min(...differences.slice(1))).toBeGreaterThan(0);

@@ -46,7 +46,7 @@ const configOf = ({ groups = 4, n = 2, steps = 6, pipeline = 'fully-async', asyn
     ...(algorithm && { algorithm }),
   } as never);
 
-/** Returns a random few milliseconds, or the delay that `slow` returns for the problem. */
+/** Returns the milliseconds that a sample takes: a random few, or those that `slow` returns for the problem. */
 const paced = (seed: number, slow: (number: number) => number | Promise<void> | undefined = () => undefined): Pace => {
   const uniform = mulberry32(seed);
   return ({ requestId }: GenerateRequest) => slow(Number(requestId.split('.')[1])) ?? uniform() * 6;
@@ -187,7 +187,7 @@ describe('with any settings and any sample times', () => {
     expect(allGroups(steps)).toHaveLength(1000);
     expect(run.problems.position).toBe(1000 + dropped);
     expect(run.source.inFlightNumbers).toEqual([]);
-    // At most half a batch of groups, a few hundred bytes each, is left over at any time.
+    // The queue never has more than the groups of half a batch, each of a few hundred bytes.
     for (const { metrics } of steps) expect(metrics['fully_async/monitor/queue_groups']).toBeLessThanOrEqual(10);
   });
 
@@ -245,7 +245,7 @@ describe("verl's modes, by what is trained on", () => {
     const engines: PacedEngine[] = [];
     const untilSync = (number: number) => {
       const engine = engines[0];
-      // Except the last ones, which the last step waits for.
+      // The samples of every fourth group wait for the next sync, but not beyond the last sync (version 4).
       return number % 4 === 3 ? engine.reaches(Math.min(engine.version + 1, 4)) : undefined;
     };
     const { partial, run, steps } = await staleness(
@@ -298,7 +298,7 @@ describe('what repeats exactly, however long samples take', () => {
 });
 
 describe('rules that leave groups out', () => {
-  /** 12 steps in which group 1 ends two syncs late. */
+  /** Runs 12 steps in which group 1 ends two weight syncs late. */
   const withLateGroup = (asyncTraining: Record<string, unknown>): Promise<Step[]> => {
     const run: Run = new Run(
       configOf({ steps: 12, asyncTraining }),
@@ -453,7 +453,7 @@ test('a cancelled step does not affect the next checkpoint: no group is lost, an
   cancel(new CancelledError('Nobody is here.'));
   await expect(third).rejects.toBeInstanceOf(CancelledError);
   come();
-  // The trainer closes its source after a failed step, and at its end.
+  // The trainer must close its source of groups after a failed step, and at its end.
   await run.source.close();
   run.problems.moveTo(position);
   run.source.restore(undefined, { inFlightNumbers, vocabSize: 512 });
@@ -534,7 +534,7 @@ test('a run that ends releases records that wait for space in the queue', async 
   const asyncTraining = { stalenessThreshold: 2, queueMib: 0.006 };
   const run = new Run(configOf({ groups: 1, n: 1, asyncTraining }), paced(5), { make });
   await run.source.generate(1);
-  await expect.poll(() => puts.length, { timeout: 20_000 }).toBe(3);
+  await expect.poll(() => puts.length).toBe(3);
   await run.source.close();
   expect(ends).toEqual([new Error('The pipeline was closed.')]);
 });

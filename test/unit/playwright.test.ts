@@ -1,6 +1,6 @@
 /**
  * Tests engines in pages of headless Chromium, which `webgrpo train --in chromium` and `webgrpo/playwright` use, with the scripted engine
- * in the page's worker. The real engine: test/gpu/trainCommand.node.test.ts and, by the packed package, test/e2e/pack.test.ts, with --full.
+ * in the page's worker. The real engine: test/gpu/trainCommand.node.test.ts and, with the packed package and --full, test/e2e/pack.test.ts.
  */
 
 import { mkdtempSync } from 'node:fs';
@@ -21,7 +21,7 @@ import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 
 vi.mock('../../src/workers/engine.worker.ts?inline-worker', () => import('../scripted/engine.worker.ts?inline-worker'));
 
-/** Guard for a machine that does much else at the same time. */
+/** Time limit of a test in milliseconds, long enough for a machine that runs many other programs. */
 const GUARD = 120_000;
 vi.setConfig({ testTimeout: GUARD, hookTimeout: GUARD });
 
@@ -99,7 +99,7 @@ describe('in a page', () => {
     expect(run.folder).toBe(info.outputPath('runs', 'gsm8k-tool'));
     expect(attached['report.html']).toBe(join(run.folder, 'report.html'));
     expect(attached['train.log']).toBe(`${run.log.join('\n')}\n`);
-    // A page without an engine ends a run with its error, and the lines so far are attached.
+    // If the page cannot open an engine, the run ends with the error, and the log lines so far are attached to the test.
     await page.close();
     await expect(trainInPage(page, info, 'configs/gsm8k-tool.yaml', { overrides })).rejects.toThrow();
     expect(attached['train.log']).not.toBe(`${run.log.join('\n')}\n`);

@@ -1,4 +1,7 @@
-/** Tests training problems: in order, by difficulty, without those that are too long; their number; and prefetching for the next step. */
+/**
+ * Tests training problems: their order, by number or by difficulty; skipping problems that are too long; their number; and prefetching for
+ * the next step.
+ */
 import { expect, test, vi } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { ProblemQueue } from '../../src/grpo/generate/problems.ts';
@@ -89,7 +92,7 @@ test('an error of a task is thrown in the step that needs the problem', async ()
   await expect(queue.take(1)).rejects.toThrow('no such problem');
 });
 
-/** Problems of one word. Its length in characters is the number mod 4; longer words have longer prompts. */
+/** A task with prompts of different lengths: prompt `number` repeats a short text number mod 4 times. */
 const words: SyncTask = {
   name: 'words',
   trainSize: 8,
@@ -114,7 +117,7 @@ function wordQueue(data: object, task: Task = words) {
   return new ProblemQueue(task, resolveTrainConfig(settings), wordsTokenizer);
 }
 
-/** Returns a group of samples of each problem, all with one score. */
+/** Returns a group of samples for each problem. All samples have the same score. */
 const groupsOf = (problems: Problem[], score: (problem: Problem) => number): Sample[] =>
   problems.flatMap((problem, group) =>
     [0, 0].map(() => ({ problem, group, reward: { score: score(problem), acc: 0 } }) as unknown as Sample),
@@ -165,7 +168,7 @@ test('data.sampler difficulty: hard at most 0.25, easy above 0.75; weights 0.2, 
   const total = weights.reduce((a, b) => a + b);
   weights.forEach((weight, i) => expect((counts.get(`w${i}`) ?? 0) / DRAWS).toBeCloseTo(weight / total, 1.5));
 
-  // A restored queue continues like the original.
+  // The restored queue must continue like the original one.
   const again = wordQueue({ sampler: 'difficulty', trainMaxSamples: 8 });
   again.moveTo(queue.position);
   again.parts['sampler'].restore(JSON.parse(JSON.stringify(queue.parts['sampler'].state())));
@@ -246,7 +249,7 @@ const epochs = () =>
     trainer: { totalEpochs: 1 },
   });
 
-/** TinyLlama's template: three roles, whose tags are not tokens. */
+/** TinyLlama's chat template: three roles, whose tags are not single tokens. */
 const TINY_LLAMA = `{% for message in messages %}
 {% if message['role'] == 'user' %}
 {{ '<|user|>\n' + message['content'] + eos_token }}
@@ -259,7 +262,7 @@ const TINY_LLAMA = `{% for message in messages %}
 {{ '<|assistant|>' }}
 {% endif %}
 {% endfor %}`;
-/** Phi-3-mini's first template: without a branch for the system message. */
+/** Phi-3-mini's first chat template, which has no branch for the system message. */
 const PHI_3 =
   "{{ bos_token }}{% for message in messages %}{% if (message['role'] == 'user') %}{{'<|user|>' + '\n' + message['content'] + eos_token + '\n'}}" +
   "{% elif (message['role'] == 'assistant') %}{{'<|assistant|>' + '\n' + message['content'] + eos_token + '\n'}}{% endif %}{% endfor %}" +
@@ -274,7 +277,7 @@ const CHATML =
   "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}{{ '<|im_start|>assistant\n' }}";
 const OWN = undefined;
 
-/** Returns the lines that are printed before a run of the task with a chat template. */
+/** Returns the lines that are printed before a run with this chat template. */
 function said(template: string | undefined, asked: Task, multiTurn: object = {}): Promise<string[]> {
   const tokenizer = tokenizerOf(template);
   const run = { ...config, rollout: { ...config.rollout, multiTurn: { ...config.rollout.multiTurn, ...multiTurn } } };
@@ -435,7 +438,7 @@ test('prompts that contain the template already are counted, and the first is na
   expect(notesOf(OWN, text(plain), text(plain, [{ role: 'user', content: wrapped }]))).toEqual(
     sentence('0 of 1', '1 of 2', '<|im_end|>', 'val.jsonl, line 2'),
   );
-  // Tags that are not tokens, in the format of Llama 2.
+  // A chat template in the format of Llama 2, whose tags are not single tokens.
   const inst =
     "{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]{% else %} {{ m.content }} {{ eos_token }}{% endif %}{% endfor %}";
   expect(notesOf(inst, text('[INST] How many? [/INST]'), text(plain))).toEqual(

@@ -71,7 +71,7 @@ test('a step is logged and read back, with times since its start', async () => {
 
 test('shares include the wait for the step’s slowest sample, and count parts instead of their total', () => {
   const shares = timeShares([TEN]);
-  // 8 x 10 ms, each followed by 90 ms of waiting, then 2 x 100 ms: 1000 ms in all.
+  // Times: 8 x 10 ms, each followed by 90 ms of waiting, then 2 x 100 ms. In all, 1000 ms.
   expect(shares.wait).toBeCloseTo(0.72, 9);
   expect(shares.tool).toBeCloseTo((8 * 2.5 + 2 * 25) / 1000, 9);
   expect(Object.values(shares).reduce((a, b) => a + b, 0)).toBeCloseTo(1, 9);

@@ -19,7 +19,7 @@ import { TalkingEngine, talkingRun } from '../clientEngine.ts';
 import { copiedWeights, PacedEngine } from '../pacedEngine.ts';
 import { ScriptedEngine } from '../scriptedEngine.ts';
 
-/** Records weights, key and position of each token that engines sample. Greedy tokens use no random number. */
+/** Records weights, key and position of each token that an engine samples. Greedy tokens use no random number, so they are not recorded. */
 class Draws {
   readonly places: string[] = [];
   #isOver = false;
@@ -39,7 +39,7 @@ class Draws {
     return engine;
   }
 
-  /** Forgets what a process sampled after its last checkpoint, because the next one samples it again. */
+  /** Forgets the tokens that a process sampled after its last checkpoint, because the resumed process samples them again. */
   end(): void {
     this.#isOver = true;
   }
@@ -61,7 +61,7 @@ registerAgentLoop('two_turns', async (sample) => {
   return sample.say({ role: 'user', content: 'Sure?' }) ?? (await sample.generate()).stop ?? 'completed';
 });
 
-/** Creates an engine whose samples take different times, without a clock. */
+/** Creates an engine whose samples take different numbers of turns of the event loop, without a clock. */
 const pacedEngine = () =>
   new PacedEngine(async ({ requestId }) => {
     for (let left = keyedRng(requestId).int(0, 9); left > 0; left--) await nextTask();
@@ -195,7 +195,7 @@ describe('a client', () => {
       await ask(client);
       return client;
     };
-    /** Keys of all calls so far; each call starts a sequence. */
+    /** Returns the random keys of all calls so far. Here, each call starts a new sequence. */
     const keys = () => run.rollout.requests.map(({ key }) => key.join());
     return { ...run, ask, asked, keys };
   };
@@ -356,7 +356,7 @@ describe('a client', () => {
     const run = running({ outlives: true }, { trainer: { saveFreq: 1 } });
     const { groups } = run.trainer;
     for (let i = 0; i < 2; i++) (await run.asked('0')).trajectory.reward(i);
-    await run.asked(); // under weights 0
+    await run.asked(); // an episode under weight version 0
     await groups.generate(1);
     groups.restore(undefined, { vocabSize: 0 }); // the step failed
     await run.asked('1');
@@ -383,7 +383,7 @@ describe('a client', () => {
   });
 });
 
-/** Keys of 'What is 2 plus 2?' in a run with seed 1. */
+/** Random keys of two samples of the problem 'What is 2 plus 2?' in a run with seed 1. */
 const FIRST_KEYS = ['3783775329,1356377566', '2764651582,891454099'];
-/** Two group names whose hashes are equal, found by trying names in order. */
+/** Two group names whose hashes collide, found by trying names in order. */
 const PAIR = ['g139599', 'g322382'];

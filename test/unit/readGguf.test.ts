@@ -84,7 +84,7 @@ function modelOf(config: ModelConfig): CheckpointWithTokenizer {
 
 const fileOf = (config: ModelConfig, type: GgufType) => ggufModel({ name: 'tiny', type }, modelOf(config)).bytes;
 
-/** A file in memory. A request for bytes beyond its end fails the test. */
+/** A file store that has one GGUF file in memory. It throws at a request for bytes beyond the file's end. */
 const filesOf = (bytes: Uint8Array) => ({
   gguf: 'm.gguf',
   size: async (name: string) => (name === 'm.gguf' ? bytes.length : undefined),
@@ -137,7 +137,7 @@ describe('a model that was written as GGUF', () => {
   });
 
   test('pieces of a turned matrix are those of the whole', async () => {
-    // A piece has 8 rows, so that it ends inside a head of 6 rows.
+    // With these sizes a piece has 8 rows, so that it ends inside a head, which has 6 rows.
     const config = { ...BASE, hiddenSize: 2 ** 18, headDim: 6, intermediateSize: 1, vocabSize: 1, numHiddenLayers: 1 };
     const weights: TensorMap = new Map(
       parameterSpecs(config).map(({ name, shape }) => {
@@ -192,7 +192,7 @@ describe('refused in two sentences', () => {
     return message;
   }
 
-  /** The file of a model with other metadata. */
+  /** Returns the GGUF file of a model with changed metadata. */
   const withKeys = (changes: Record<string, GgufValue>) => {
     const metadata = new Map<string, GgufValue>([
       ['general.architecture', 'llama'],

@@ -7,16 +7,19 @@ import { expect, test } from 'vitest';
 interface Station {
   file: string;
   name: string;
-  /** True if the step calls it, instead of the previous function on the list. */
+  /** True if the training step itself calls the function, and not the previous function on the list. */
   fromStep: boolean;
 }
 
-/** Numbered lines of README: "4. [`file`](file), `name()`: what it does", or "6. back in the step: [`file`]...". */
+/** Matches the numbered lines of README: "4. [`file`](file), `name()`: what it does", or "6. back in the step: [`file`]...". */
 const stations: Station[] = [
   ...readFileSync('README.md', 'utf8').matchAll(/^\d\. (back in the step: )?\[`(\S+)`\]\(\2\), `(#?\w+)\(\)`/gm),
 ].map(([, back, file, name]) => ({ file, name, fromStep: back !== undefined }));
 
-/** Maximum number of files outside the list that a call can pass through, such as the sample between an agent loop and its engine. */
+/**
+ * Maximum number of files outside the list through which a call can pass, such as the file of the sample between an agent loop and its
+ * engine.
+ */
 const MAX_FILES_BETWEEN = 4;
 
 const texts = new Map<string, string>();
@@ -43,7 +46,10 @@ function importsOf(file: string): string[] {
 const nameOf = (name: ts.Node | undefined): string | undefined =>
   name && (ts.isIdentifier(name) || ts.isPrivateIdentifier(name)) ? name.text : undefined;
 
-/** Returns functions and methods of that name. A constant counts, for tables of functions, and a class counts as its constructor. */
+/**
+ * Returns the functions and methods with this name. A constant counts too, because it can be a table of functions. A class counts as its
+ * constructor.
+ */
 function definitions(file: string, name: string): ts.Node[] {
   const functions = parse(file).statements.flatMap((statement): ts.Node[] => {
     if (ts.isVariableStatement(statement))
@@ -56,7 +62,7 @@ function definitions(file: string, name: string): ts.Node[] {
   return functions;
 }
 
-/** Returns the names that a piece of code refers to; a method's only if it is accessed on an object. */
+/** Returns the names that a piece of code refers to. Names of methods are included only if they are accessed on an object. */
 function references(node: ts.Node): Set<string> {
   const names = new Set<string>();
   const visit = (child: ts.Node): void => {
@@ -74,7 +80,10 @@ const sources = readdirSync('src', { recursive: true, encoding: 'utf8' })
   .map((file) => `src/${file.replaceAll('\\', '/')}`)
   .filter((file) => file.endsWith('.ts') && !file.endsWith('.d.ts'));
 
-/** Returns the files of classes that have every method of an interface that `file` declares, including `method`. */
+/**
+ * Returns the files with classes that implement an interface: the interface is declared in `file` and contains `method`, and the class has
+ * all of its methods.
+ */
 function implementers(file: string, method: string): string[] {
   const interfaces = parse(file).statements.filter(ts.isInterfaceDeclaration);
   const wanted = interfaces
@@ -92,10 +101,18 @@ function implementers(file: string, method: string): string[] {
   );
 }
 
+const resolved = new Map<string, string[]>();
 /**
  * Returns the files that can define a name used in a function of `file`: the file itself, its imports, or implementers of an imported type.
  */
 function resolve(file: string, name: string): string[] {
+  const key = `${file} ${name}`;
+  const known = resolved.get(key) ?? search(file, name);
+  resolved.set(key, known);
+  return known;
+}
+
+function search(file: string, name: string): string[] {
   const direct = [file, ...importsOf(file)];
   const picked = direct.filter((other) => textOf(other).includes('= Pick<')).flatMap(importsOf);
   const near = [...direct, ...picked];
@@ -104,7 +121,7 @@ function resolve(file: string, name: string): string[] {
   );
 }
 
-/** True if `from` calls `to`, through functions of the two files and of few others. */
+/** True if `from` calls `to`, directly or through functions in the two files and in at most MAX_FILES_BETWEEN other files. */
 function calls(from: Station, to: Station): boolean {
   const cheapest = new Map<string, number>();
   let open: { file: string; name: string; between: number }[] = [{ ...from, between: 0 }];

@@ -1,4 +1,4 @@
-/** Tests the configs for real models against those models' shapes, which were written into test/fixtures by hand. */
+/** Tests the configs for real models against the shapes of those models, which were written into test/fixtures by hand. */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';

@@ -27,7 +27,7 @@ interface Golden {
   gradSamples: Record<string, [number, number][]>;
 }
 
-/** Returns a batch in which every next token of every sequence is predicted. */
+/** Returns a batch in which every token after the first of each sequence is predicted. */
 function batchOf(sequences: number[][]): PackedBatch {
   const groups = sequences.map(([first, ...rest]) => {
     return {
@@ -65,7 +65,7 @@ describe.skipIf(!existsSync(GOLDENS))(`stored float64 goldens (skipped where ${G
   });
 });
 
-/** All features together: q/k norm, bias, untied head, grouped queries, head dim other than C / H, scaled RoPE. */
+/** A model with all features together: q/k norm, bias, untied head, grouped queries, head dim other than C / H, scaled RoPE. */
 const EVERYTHING: ModelConfig = {
   architecture: 'Qwen3ForCausalLM',
   vocabSize: 11,
@@ -91,7 +91,7 @@ const EVERYTHING: ModelConfig = {
   initializerRange: 0.5,
 };
 
-/** Two groups; the first has a tool token and a response that starts untrained. */
+/** Two groups. The first has a tool's token, and a response whose first tokens are not trained on. */
 const GROUPS: SequenceGroup[] = [
   {
     prompt: Uint32Array.of(1, 5, 2),
@@ -209,7 +209,7 @@ describe('AdamW', () => {
     const state = newAdamWState(weights);
     const norm = referenceAdamW(weights, new Map([['w', Float64Array.of(3, 4)]]), state, options);
     expect(norm).toBe(5);
-    // Clipped to (0.6, 0.8); the first step moves by lr times the sign, after a decay of 5%.
+    // Betas are clipped to (0.6, 0.8). The first step changes weights by lr times the sign of the gradient, after a weight decay of 5%.
     expectAllClose(weights.get('w')!, [2 * 0.95 - 0.1, -1 * 0.95 - 0.1], 1e-8, 'after one step');
     const before = weights.get('w')!.slice();
     referenceAdamW(weights, new Map([['w', Float64Array.of(0, 0.5)]]), state, options);

@@ -1,4 +1,4 @@
-/** Tests `webgrpo replay` without a GPU: kept run folders, and another reward. */
+/** Tests `webgrpo replay` without a GPU: run folders with stored rollouts, and another reward. */
 
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -22,7 +22,7 @@ let folder: RunFolder;
 const configOf = (trainer: object = {}, reward: object = {}) =>
   resolveTrainConfig({ name: 'run', model: { path: 'nowhere' }, reward, trainer: { keepRollouts: true, ...trainer } });
 
-/** Returns two groups of two samples. The answer of sample s is right if its entry in `scores` is 1. */
+/** Returns two groups of two samples. The answer of sample s is right if scores[s] is 1. */
 const samplesOf = (scores: number[]): Sample[] =>
   scores.map((score, s) => ({
     problem: { id: `p${s >> 1}`, messages: [{ role: 'user', content: 'q' }], answer: '4', level: s },

@@ -27,7 +27,7 @@ const groupOf = (score: number) => ({ score, step: 1, samples: [sample(0, score)
 
 const config = resolveTrainConfig({ name: 't', model: { path: 'x' }, algorithm: { replayBufferSize: 3 } });
 
-/** Creates a source whose step s has the groups of rewards[s - 1]. */
+/** Creates a source of groups. In step s it returns groups with the rewards rewards[s - 1]. */
 function replaying(rewards: number[][][], buffer: ReplayBuffer): ReplayedGroups {
   const source = {
     generate: (step: number) =>
@@ -60,7 +60,7 @@ test("a group's score is TRL's: the sum over its samples of |advantage| x std", 
     const known = group.filter((r) => !Number.isNaN(r));
     const mean = known.reduce((a, b) => a + b) / known.length;
     const std = Math.sqrt(known.reduce((sum, r) => sum + (r - mean) ** 2, 0) / (known.length - 1));
-    const advantages = known.map((r) => (r - mean) / (std + 1e-4)); // ours adds 1e-6
+    const advantages = known.map((r) => (r - mean) / (std + 1e-4)); // webgrpo adds 1e-6 instead
     expect(stored[g].score).toBeCloseTo(
       advantages.reduce((sum, a) => sum + Math.abs(a) * std, 0),
       3,
@@ -85,7 +85,7 @@ test('groups are sampled by score, none twice while there are enough', () => {
     expect(new Set(drawn).size).toBe(2);
     first.set(drawn[0], (first.get(drawn[0]) ?? 0) + 1);
   }
-  // torch.multinomial(scores / scores.sum()): 1/8, 2/8, 5/8; four standard errors are 0.03.
+  // torch.multinomial(scores / scores.sum()): probabilities 1/8, 2/8, 5/8. Four standard errors are 0.03.
   for (const [score, share] of [
     [1, 1 / 8],
     [2, 2 / 8],
@@ -135,5 +135,5 @@ test('replay refuses settings that learn from groups without a signal, or that s
   for (const name of ['dapo', 'rae'])
     expect(() =>
       resolveTrainConfig({ name: 't', model: { path: 'x' }, algorithm: { name, replayBufferSize: 8 } }),
-    ).toThrow('algorithm.replayBufferSize is 8, which goes together neither with algorithm.filterGroups');
+    ).toThrow('algorithm.replayBufferSize is 8, which cannot be combined with algorithm.filterGroups');
 });

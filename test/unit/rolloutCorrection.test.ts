@@ -7,7 +7,7 @@ import {
   topEntropyMask,
 } from '../../src/grpo/correction/correct.ts';
 
-/** Log ratios (old - rollout) by sample; NaN at masked tokens. */
+/** Log ratios (old - rollout) by sample; NaN at tokens that are not trained on. */
 const RATIOS = [
   [Math.log(2), Math.log(0.5), NaN, Math.log(8)],
   [NaN, NaN],

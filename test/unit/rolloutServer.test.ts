@@ -1,4 +1,4 @@
-/** Tests the scheduler on a simulated decoder that detects every wrong cache row. */
+/** Tests the scheduler on a simulated decoder that reports every wrong row of the KV cache as an error. */
 import { expect, test } from 'vitest';
 import { type Preemption, type RolloutOptions, RolloutServer } from '../../src/rollout/server/server.ts';
 import { nextTask } from '../../src/rollout/agent/yield.ts';
@@ -33,7 +33,7 @@ const HANG_MS = 20_000;
 
 const tick = () => new Promise((resolve) => setTimeout(resolve, 0));
 
-/** Keeps `at` requests in flight until `count` are answered. */
+/** Keeps `at` requests in flight until `count` requests are answered. */
 async function stream(
   server: RolloutServer,
   count: number,
@@ -77,7 +77,7 @@ test.each(['off', 'on'] as const)(
     expect(stats.generatedTokens).toBe(generations.reduce((sum, g) => sum + g.tokenIds.length, 0));
     expect(generations.some((g) => new Set(g.weightVersions).size > 1)).toBe(true);
     expect(Math.max(...generations.at(-1)!.weightVersions!)).toBe(9);
-    // All slots at the same time, twice: none is lost, none appears twice.
+    // Fill all 64 slots at the same time, twice: no slot was lost, and none is used twice at a time.
     for (let round = 0; round < 2; round++) {
       const full = Array.from({ length: 64 }, (_, i) => ({ ...make(i), requestId: `full.${i}` }));
       await Promise.all(full.map((q) => server.generate(q)));
@@ -135,7 +135,7 @@ test('kept caches: a sample in flight recomputes one row, and a new one recomput
     const drawn = weightVersions!.filter((version) => version === 0).length;
     expect(tokenIds.length).toBe(60);
     expect(drawn > 0).toBe(!isLate);
-    // The pass that samples the next token computes a token's row.
+    // A token's KV row is computed by the pass that samples the next token. So the row of the last old token is computed with new weights.
     const old = isLate ? 0 : prompts[i].length + drawn - 1;
     expect(weights).toEqual(weights.map((_, row) => (row < old ? 0 : 1)));
   });
@@ -145,7 +145,7 @@ test('kept caches with partly computed contexts: each row is stored once, by the
   const { server, decoder } = serverOf({ ...SIZES, maxBatchedTokens: 4 }, { kvCache: 'keep', asyncScheduling: 'off' });
   decoder.reached = new Map();
   decoder.takesTime = true;
-  // Two tokens are the prompt, the others the sample's own, as after a turn.
+  // The first two tokens of the context are the prompt, the others the sample's own, as in a second turn.
   const generating = [0, 1, 2].map((p) =>
     server.generate({ ...request(p, 0, { maxNewTokens: 8, stopTokenIds: [] }), promptLength: 2 }),
   );
@@ -288,7 +288,7 @@ test('the latest running sample is preempted by an earlier one, and continues la
     steps += stats.decodeSteps;
     preemptions += stats.preemptions;
   }
-  expect(preemptions).toBe(1); // the early one, between its turns
+  expect(preemptions).toBe(1); // the early request, between its two turns
   const contextIds = Uint32Array.from([...early.contextIds, ...first.tokenIds]);
   await server.generate({ ...early, contextIds }).finally(() => order.push('early'));
   server.release(early.requestId);
@@ -305,7 +305,7 @@ test('with no policy, a sample that waits for its tool keeps its slot, and its n
   await server.takeStats();
   const contextIds = Uint32Array.from([...prompts[1], ...first.tokenIds, 1]);
   await server.generate({ ...request(1, 0), contextIds });
-  expect((await server.takeStats()).prefillTokens).toBe(2); // its last token, which was never fed, and the tool's
+  expect((await server.takeStats()).prefillTokens).toBe(2); // its last token, which no pass had read, and the tool's token
   server.release('1.0');
   await other;
 });

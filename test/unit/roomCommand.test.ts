@@ -15,9 +15,9 @@ const SETTINGS = [
   ...['data.valMaxSamples=1', 'trainer.valBeforeTrain=false', 'trainer.testFreq=0', 'trainer.profile=false'],
   ...[`trainer.defaultLocalDir=${defaultLocalDir}`],
 ];
-/** A run longer than the test, saved only when it is stopped. */
+/** Settings of a run that lasts longer than the test, and saves only when it is stopped. */
 const LONG = ['trainer.totalTrainingSteps=10000', 'trainer.saveFreq=0'];
-/** The pipeline that a room uses for on-policy; its random keys are different. */
+/** Settings of the pipeline that a room uses if `on-policy` is configured. Without a room, on-policy has other random keys. */
 const MODE_A = [
   ...['trainer.pipeline=fully-async', 'asyncTraining.stalenessThreshold=0'],
   ...['asyncTraining.triggerParameterSyncStep=1', 'asyncTraining.onStale=wait'],
@@ -34,7 +34,10 @@ async function waitingRoom(name: string) {
   await Promise.all([room.said(INVITATION), room.said(/step 1: /)]);
   return room;
 }
-/** Returns a function that makes a controller check its server often enough to give a result, once a signal has started the checks. */
+/**
+ * Returns a function that runs the controller's check of its server 25 times, which is enough for a result. It can be called after the
+ * first signal, which starts the checks.
+ */
 function looks(): () => void {
   const { setInterval } = globalThis;
   let look: (() => void) | undefined;
@@ -55,7 +58,7 @@ const metricsOf = (name: string) =>
     .trim()
     .split('\n')
     .map((line) => JSON.parse(line) as Metrics);
-/** True for metrics that depend only on the training, not on clocks, machines or the order of samples. */
+/** True for metrics that depend only on the training, and not on clocks, machines or the order of samples. */
 const isComputed = (name: string) => !/^(timing|perf|room|rollout|fully_async.monitor)|idle_ratio/.test(name);
 const computed = (name: string) =>
   metricsOf(name).map((line) => Object.entries(line).filter(([metric]) => isComputed(metric)));
@@ -74,7 +77,7 @@ describe.runIf(hasNatsServer())('a room', () => {
       const left = await leaving.done;
       expect([left.status, left.said]).toEqual([
         3,
-        expect.arrayContaining(['Leaving the room. Its groups go to other workers.']),
+        expect.arrayContaining(['Leaving the room. Unfinished groups go to other workers.']),
       ]);
       const worker = joining('stays');
       expect((await room.done).status, room.stderr).toBe(0);
@@ -117,7 +120,7 @@ describe.runIf(hasNatsServer())('a room', () => {
     expect(room.stderr).toContain('The NATS server of the room does not answer: stopping without it.');
     expect(room.stderr).toMatch(/Stopped and saved\. To resume: .* room .*trainer\.resumeMode=auto/);
     expect(checkpointsOf('gone')).toEqual([`step-${metricsOf('gone').length}`]);
-    expect(worker.stderr).toContain('Leaving the room. Its groups go to other workers.');
+    expect(worker.stderr).toContain('Leaving the room. Unfinished groups go to other workers.');
     expect(room.stderr + worker.stderr).not.toContain('bug in webgrpo');
   });
 

@@ -14,7 +14,7 @@ import { InputError } from '../../src/errors.ts';
 import { Controller, type ControllerOptions, fakeWorker, type Saved } from '../room.ts';
 import { freePort, hasNatsServer, runningServer, selfSigned } from '../natsServer.ts';
 
-const until = <T>(value: () => T | Promise<T>) => expect.poll(value, { timeout: 60_000, interval: 20 });
+const until = <T>(value: () => T | Promise<T>) => expect.poll(value);
 const fresh = (): Saved => ({ trained: [], begun: 0 });
 
 describe.runIf(hasNatsServer())('the server of a room', () => {
@@ -33,7 +33,7 @@ describe.runIf(hasNatsServer())('the server of a room', () => {
     ends.push(() => opened.close());
     return opened;
   };
-  /** Returns the parts of the invitation's command. */
+  /** Returns the address and the code in the command of an invitation. */
   const invited = ({ invitation }: OpenedServer) => {
     const [, address, code] = /join (\S+) --code (\S+)/.exec(invitation[0])!;
     return { address, code };
@@ -63,7 +63,7 @@ describe.runIf(hasNatsServer())('the server of a room', () => {
     await expect(enter(connectInNode, { ...asked, address: stripped })).rejects.toThrow(
       `The server at ${stripped} does not speak TLS. Join with nats:// on a network that you trust`,
     );
-    // A client that sends nothing receives only the server's own information.
+    // A client that sends no credentials receives only the server's own INFO message.
     const said = await new Promise<string>((resolve) => {
       let heard = '';
       const socket = connectSocket(Number(new URL(address).port), '127.0.0.1', () =>

@@ -1,4 +1,4 @@
-/** Tests rubrics without a GPU: allowed files, the judge's prompts, scores computed from its numbers, and judges that fail. */
+/** Tests rubrics without a GPU: allowed files, the judge's prompts, scores computed from the judge's log-probs, and judges that fail. */
 
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -37,7 +37,7 @@ const sampleOf = (response: string, more: Partial<ScoredSample['problem']> = {})
   responseTokens: 4,
 });
 
-/** A judge whose log-probs depend on every token of the complete sequence, and not on its layout; records its requests. */
+/** A judge whose log-probs depend on every token of a complete sequence, but not on how sequences are packed. It records its requests. */
 function scriptedJudge(logProb = (ids: readonly number[]) => -(ids.reduce((h, id) => (h * 31 + id) % 9973, 7) / 997)) {
   const asked: { prompt: number[]; reply: number[] }[][] = [];
   const rows: number[] = [];

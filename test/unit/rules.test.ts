@@ -1,4 +1,6 @@
-/** Tests rules as texts: errors name the line, and a loss written as code has the gradients of the built-in one. */
+/**
+ * Tests rules (rewards, losses and tools as code): errors name the line, and a loss written as code has the gradients of the built-in one.
+ */
 import { afterEach, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { policyLossSpec } from '../../src/grpo/update/lossSpec.ts';
@@ -154,7 +156,7 @@ test("the editor reports typing and undo, but not the page's own changes, so a l
   const code = signal('a');
   const late: (() => void)[] = [];
   let state = codeState({ label: 'Code', code: code.value, onChange: (to) => void (code.value = to) });
-  /** Applies a change like a view, without a document. */
+  /** Applies a transaction as CodeMirror's view does, but without a DOM. */
   const dispatch = (transaction: Transaction) => {
     state = transaction.state;
     const update = { transactions: [transaction], state, docChanged: transaction.docChanged } as unknown as ViewUpdate;

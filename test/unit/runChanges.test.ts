@@ -67,7 +67,7 @@ test('changes survive a round trip as text; an invalid line is refused', () => {
     );
 });
 
-/** Returns a trainer after step `step`, and the changes that it received. */
+/** Returns a trainer that has finished step `step`, and the changes that are made to it. */
 function trainerAt(step: number) {
   const told: object[] = [];
   return {

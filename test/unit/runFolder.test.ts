@@ -26,7 +26,7 @@ beforeEach(async () => {
   vi.spyOn(process.stderr, 'write').mockReturnValue(true);
 });
 
-/** Writes a checkpoint with its name, the trainer's state and the manifest only. */
+/** Writes a checkpoint that consists of its name, the trainer's state and the manifest only. */
 async function save(
   step: number,
   files: object = { 'trainer_state.json': JSON.stringify({ step, problems: 0, updates: 0 }) },
@@ -38,7 +38,7 @@ const saved = () => readdirSync(folder.file('checkpoints')).sort();
 const line = (step: number, acc: number) => ({ 'training/global_step': step, 'val-core/t/acc/mean@1': acc });
 const said = () => vi.mocked(process.stderr.write).mock.calls.map(([text]) => String(text).trim());
 
-/** Returns the checkpoints that are kept of a run that saves at every step. */
+/** Returns the checkpoints that remain of a run that saves at every step. */
 async function stays(kept: KeptCheckpoints, accs: number[], from = 1, passing: number[] = []): Promise<string[]> {
   for (const [i, acc] of accs.entries()) {
     kept.isBest(line(from + i, acc));
@@ -59,7 +59,7 @@ test('the newest few checkpoints are kept, and the best one while it is the best
     value: 0.8,
     checkpoint: 'checkpoints/step-2',
   });
-  // Resumed: only a step whose checkpoint still exists can be the best.
+  // After a resume, only a step whose checkpoint still exists can be the best.
   const resumed = await KeptCheckpoints.open(folder, settings, {
     history: [line(1, 0.99), line(2, 0.8), line(5, 0.7)],
   });
@@ -76,7 +76,7 @@ test('without the settings all checkpoints are kept, and none is the best', asyn
 test('a checkpoint saved by time is replaced by the next, unless it is the best', async () => {
   const kept = await KeptCheckpoints.open(folder, { metricForBestModel: 'val-core/t/acc/mean@1' });
   expect(await stays(kept, [0.1, 0.9, 0.2, 0.3, 0.3], 1, [1, 2, 3, 4])).toEqual(['step-2', 'step-5']);
-  // Resumed after a stop at step 5.
+  // The run was stopped at step 5 and resumes. The next checkpoint replaces that of step 5.
   const resumed = await KeptCheckpoints.open(folder, {}, { passing: 5 });
   expect(await stays(resumed, [0.1, 0.1], 6, [7])).toEqual(['step-2', 'step-6', 'step-7']);
 });
@@ -243,7 +243,7 @@ const PROFILE = [
 ];
 const CONFIG_YAML = 'data: {maxResponseLength: 8}\nrollout: {maxNumSeqs: 4, multiTurn: {toolTimeoutS: 1}}\n';
 
-/** Lines that belong to no log. */
+/** Lines that are invalid in every log of a run. */
 const DAMAGED = [
   ...['{', '', '\0\0', 'null', '7', '[]', '"x"', '{}', '{"__proto__": {"polluted": 1}}', '\ud800', 'x'.repeat(1 << 20)],
   ...[`{"${STEP}": "1"}`, `{"${STEP}": -1}`, `{"${STEP}": 1.5}`, `{"${STEP}": 1e400}`, `{"${STEP}": 1, "a": "b"}`],

@@ -32,10 +32,10 @@ const config = resolveTrainConfig({
 
 const weights = initWeights(TINY_CONFIG, 1);
 
-/** Lets a slow disk write. */
+/** Lets the simulated slow disk finish its writes. */
 let go = () => {};
 
-/** Returns a session whose GPU is lost when its weights are requested the time `lostAt`, from 1. */
+/** Returns a session whose GPU is lost at the request for its weights with this number, counted from 1. */
 function session(lostAt: number): Session {
   let asked = 0;
   const nothing = () => Promise.resolve();
@@ -54,7 +54,7 @@ function session(lostAt: number): Session {
   return { ...given, failed: never, close: () => {} } as unknown as Session;
 }
 
-/** Returns the reports of a run whose first engine is lost this way. */
+/** Returns the reports of a run whose first session loses its GPU in this way. */
 async function told(lostAt: number, held?: HeldRun): Promise<string[]> {
   const [said, sessions] = [[] as string[], [session(lostAt), session(0)]];
   vi.spyOn(Session, 'open').mockImplementation(() => Promise.resolve(sessions.shift()!));

@@ -29,7 +29,7 @@ const steps = (count: number, seconds: (step: number) => number) =>
 
 test('the time left follows from recent steps, including future evaluations', () => {
   expect(secondsLeft(config, [])).toBeUndefined();
-  // A first step that compiles no longer counts after ten more steps.
+  // A first step of 500 s, which compiles kernels, no longer counts after ten more steps.
   const lines = steps(30, (step) => (step === 1 ? 500 : 2));
   expect(secondsLeft(config, lines)).toBeCloseTo(10 * 2);
   lines[9] = { ...lines[9], 'timing_s/testing': 7 };

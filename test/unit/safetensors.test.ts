@@ -8,7 +8,7 @@ import {
   writeSafetensors,
 } from '../../src/model/checkpoint/safetensors.ts';
 
-/** Returns a file with any header text and data, for the corrupt cases. */
+/** Returns a safetensors file with any header text and data, for corrupt cases. */
 function fileOf(header: string, data: Uint8Array = new Uint8Array(0), claimed?: bigint): Uint8Array {
   const text = new TextEncoder().encode(header);
   const bytes = new Uint8Array(8 + text.length + data.length);
@@ -171,7 +171,7 @@ test.each(['F16', 'BF16'] as const)('%s: rounds to nearest, ties to even, betwee
   const encode = (data: Float32Array) => new Uint16Array(encodeTensor(dtype, data, 'w').buffer);
   expect(encode(values)).toEqual(halves);
   expect(encode(values.map((v) => -v))).toEqual(halves.map((half) => half | 0x8000));
-  // The midpoint of two neighbours is a float32, except for the smallest bfloat16 values; so are its own neighbours.
+  // The midpoint of two neighbours is a float32, except for the smallest bfloat16 values; so are the float32 values next to the midpoint.
   const middle = values.slice(1).map((v, i) => (v + values[i]) / 2);
   const bits = new Uint32Array(middle.buffer);
   const moved = (by: number) => new Float32Array(bits.map((b) => b + by).buffer);

@@ -1,4 +1,4 @@
-/** Tests complete models saved with 16-bit weights by `webgrpo merge --dtype`. */
+/** Tests complete models that `webgrpo merge --dtype` saves with 16-bit weights. */
 import { mkdtempSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -31,7 +31,7 @@ test.each([
   }
 });
 
-/** Returns the bytes as float32. */
+/** Converts the bytes of 16-bit values to float32. */
 const tensorBytes = () => [...tensorsOf(SOURCE).values()].reduce((sum, { data }) => sum + data.byteLength, 0);
 
 test('an unknown dtype is refused, and so is a merge without an adapter', async () => {

@@ -1,4 +1,6 @@
-/** Tests `webgrpo score` like a user calls it: a process, a folder, a file of tokens, numbers on standard output. */
+/**
+ * Tests `webgrpo score` as a user calls it: in a process, with a checkpoint folder and a file of tokens, and numbers on standard output.
+ */
 
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
@@ -26,7 +28,7 @@ function wordsOf(model: string, tokens: unknown) {
   return ['score', '--model', model, '--tokens', file];
 }
 
-/** Writes a model in bfloat16, in two shards, with llama3 scaling, a bias on every product of attention, and an untied head. */
+/** Writes a model in bfloat16 and two shards, with llama3 RoPE scaling, biases on all attention projections, and an untied head. */
 function writeModel(): string {
   const json = {
     architectures: ['LlamaForCausalLM'],
@@ -73,7 +75,7 @@ test('the numbers of the float64 reference to 1e-4, in the shape of the input', 
   const random = rng(3);
   const ids = (n: number) => Array.from({ length: n }, () => Math.floor(random.uniform() * 97));
   const sequences = [ids(2), ids(64), ids(1), ids(33)];
-  // A separate process, so that standard output contains only numbers, and a GPU is used.
+  // Runs the command in a separate process, so that standard output contains only numbers, and a GPU is used.
   const args = ['scripts/webgrpo.mjs', ...wordsOf(path, sequences)];
   const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' });
   const said = stderr.split('\n').filter((line) => line !== '' && !line.startsWith('setup: '));
@@ -148,30 +150,34 @@ describe('conversations', () => {
     return ['score', '--model', SHIPPED, '--chat', file];
   };
 
-  test('ids are the template, a number for each, the same as of those ids', () => {
-    const schema = { type: 'function', function: { name: 'f', description: 'F', parameters: { type: 'object' } } };
-    const conversations = [[asked, said], { messages: [asked], tools: [schema] }];
-    const run = (args: string[]): unknown => {
-      const { status, stdout, stderr } = spawnSync(process.execPath, ['scripts/webgrpo.mjs', ...args], {
-        encoding: 'utf8',
-      });
-      expect(status, stderr).toBe(0);
-      return JSON.parse(stdout);
-    };
-    const scored = run(chatOf(conversations)) as { ids: number[]; logprobs: (number | null)[] }[];
-    const options = { addGenerationPrompt: false };
-    expect(scored.map(({ ids }) => ids)).toEqual([
-      tokenizer.encode(tokenizer.applyChatTemplate([asked, said], options)),
-      tokenizer.encode(tokenizer.applyChatTemplate([asked], { ...options, tools: [schema] })),
-    ]);
-    const again = run(
-      wordsOf(
-        SHIPPED,
-        scored.map(({ ids }) => ids),
-      ),
-    ) as number[][];
-    expect(scored.map(({ logprobs }) => logprobs)).toEqual(again.map((numbers) => [null, ...numbers]));
-  });
+  // Two more processes, each of which loads the command line and a device.
+  test.runIf(process.env['FULL_TESTS'] === '1')(
+    'ids are the template, a number for each, the same as of those ids',
+    () => {
+      const schema = { type: 'function', function: { name: 'f', description: 'F', parameters: { type: 'object' } } };
+      const conversations = [[asked, said], { messages: [asked], tools: [schema] }];
+      const run = (args: string[]): unknown => {
+        const { status, stdout, stderr } = spawnSync(process.execPath, ['scripts/webgrpo.mjs', ...args], {
+          encoding: 'utf8',
+        });
+        expect(status, stderr).toBe(0);
+        return JSON.parse(stdout);
+      };
+      const scored = run(chatOf(conversations)) as { ids: number[]; logprobs: (number | null)[] }[];
+      const options = { addGenerationPrompt: false };
+      expect(scored.map(({ ids }) => ids)).toEqual([
+        tokenizer.encode(tokenizer.applyChatTemplate([asked, said], options)),
+        tokenizer.encode(tokenizer.applyChatTemplate([asked], { ...options, tools: [schema] })),
+      ]);
+      const again = run(
+        wordsOf(
+          SHIPPED,
+          scored.map(({ ids }) => ids),
+        ),
+      ) as number[][];
+      expect(scored.map(({ logprobs }) => logprobs)).toEqual(again.map((numbers) => [null, ...numbers]));
+    },
+  );
 
   test('text parts, calls as text or object, and names of control tokens that a user writes', () => {
     const ids = (...conversation: unknown[]) => conversationIds([conversation], tokenizer, 'c.json')[0];

@@ -1,4 +1,4 @@
-/** Tests the way from an agent loop's sample to its reward: arguments of the reward function, and its allowed results. */
+/** Tests how the sample of an agent loop gets its reward: arguments of the reward function, and its allowed results. */
 import { describe, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { GenerateOptions } from '../../src/grpo/generate/options.ts';
@@ -13,7 +13,7 @@ import { LIMITS, problem, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
 const SAMPLING = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 100 };
 const CALL = '<tool_call>{"name": "calculator", "arguments": {"expression": "6*7"}}</tool_call>';
 
-/** Returns the sample of one problem whose turns are scripted. */
+/** Returns the sample of one problem, generated with scripted turns. */
 async function score(
   turns: string[],
   task: Partial<Task>,

@@ -1,4 +1,7 @@
-/** Tests docs/inside/security.md and room-security.md: each line names a test that exists, and statements about the package hold. */
+/**
+ * Tests docs/inside/security.md and room-security.md: each line of their tables names a test that exists, and their statements about the
+ * package are true.
+ */
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

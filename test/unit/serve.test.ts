@@ -17,7 +17,7 @@ const withSchema = (schema: object) => ({
   messages: [QUESTION],
   response_format: { type: 'json_schema', json_schema: { name: 'x', schema } },
 });
-/** Each definition refers twice to the next. */
+/** A JSON schema in which each definition refers twice to the next one, so its size doubles with each. */
 const DOUBLING = {
   $ref: '#/$defs/0',
   $defs: Object.fromEntries(
@@ -45,7 +45,7 @@ async function served(options: Partial<ListenOptions> = {}, maxCalls?: number, l
   open.push(async () => {
     await run.trainer.close();
     await server.close();
-    // After any request, the engine holds no slot.
+    // Whatever was requested, the engine must hold no slot at the end.
     expect([run.rollout.held.size, run.rollout.underWay]).toEqual([0, 0]);
   });
   const ask = async (path: string, body?: unknown, init: RequestInit = {}) => {
@@ -84,7 +84,7 @@ afterEach(async () => {
   for (const end of open.splice(0)) await end();
 });
 
-/** Sends raw bytes and returns everything that arrives until the server closes. */
+/** Sends raw bytes and returns everything that arrives until the server closes the connection. */
 const raw = (url: string, text: string) =>
   new Promise<string>((resolve, reject) => {
     let got = '';
@@ -551,7 +551,7 @@ describe('several replies, forced calls and JSON', () => {
     };
     const [{ trajectory }] = trainer.groups.episodes[0].rows();
     expect([trajectory.logProbs[0], trajectory.logMass[0]]).toEqual(isSampler ? [-0.75, 0] : [-1, -0.25]);
-    expect(choices[0].logprobs.content[0].logprob).toBe(-1); // the client reads the policy's
+    expect(choices[0].logprobs.content[0].logprob).toBe(-1); // the client reads the policy's log-prob
   });
 });
 
@@ -576,7 +576,7 @@ describe('episodes belong to their client', () => {
     const rewarded = async (init: RequestInit) =>
       (await ask(`${named}/rewards`, reward, { ...init, body: reward })).status;
     expect([await rewarded(two), await rewarded(one)]).toEqual([404, 200]);
-    // The id of a completion is random: who knows it can give the reward, e.g. a judge with another key.
+    // The id of a completion is random: a client that knows the id can give the reward, for example a judge with another API key.
     expect((await ask('/v1/rewards', { id: first.json!.id, reward: 1 })).status).toBe(200);
     const state = JSON.parse(JSON.stringify(await trainer.groups.save())) as object;
     expect(JSON.stringify(state)).not.toMatch(/Bearer|"one"|"two"/);
@@ -594,12 +594,12 @@ describe('episodes belong to their client', () => {
       (await ask('/v1/chat/completions', chatBody, { ...init, body: chatBody })).json!;
     const { id } = await chat(by('dead'));
     await ask('/v1/rewards', { id, reward: 1 });
-    await chat(by('dead')); // open; group: one rewarded, one open
+    await chat(by('dead')); // an open episode: its group has one rewarded and one open episode
     for (const reward of [0, 1]) await ask('/v1/rewards', { id: (await chat(by('new'))).id, reward });
     expect([trainer.groups.complete, trainer.groups.size]).toEqual([1, 4]);
     rollout.waits = () => true;
     const underWay = ask('/v1/chat/completions', chatBody, { ...by('dead'), body: chatBody });
-    await vi.waitFor(() => expect(rollout.underWay).toBe(1), 20_000);
+    await expect.poll(() => rollout.underWay).toBe(1);
     const reset = async (init: RequestInit) => (await ask('/v1/reset', undefined, init)).json!;
     expect(await reset(by('new'))).toMatchObject({ dropped_trajectories: 0, complete_groups: 1 });
     expect(await reset(by('dead'))).toMatchObject({ dropped_trajectories: 3, complete_groups: 1 });
@@ -660,7 +660,7 @@ test('the rate of generation counts the time of calls, not of the step', async (
   for (const reward of [0, 1]) {
     const client = trainer.client();
     const answered = client.chat.completions.create({ messages: [ASKED] });
-    await vi.waitFor(() => expect(rollout.underWay).toBe(1), 20_000);
+    await expect.poll(() => rollout.underWay).toBe(1);
     clock.mockReturnValue(clock.getMockImplementation()!() + 2000);
     rollout.go();
     await answered;
@@ -683,7 +683,7 @@ test('calls in flight at the end of the run get 503 or an error event, then the 
     });
   const stream = await send({ stream: true });
   const plain = send({});
-  await vi.waitFor(() => expect(rollout.underWay).toBe(2), 20_000);
+  await expect.poll(() => rollout.underWay).toBe(2);
   open.length = 0;
   await trainer.close();
   const [answer, events] = await Promise.all([plain, stream.text(), server.close()]);
@@ -740,10 +740,7 @@ describe('what is served', () => {
     await response.body!.getReader().read();
     expect([rollout.underWay, rollout.held.size]).toEqual([1, 1]);
     gone.abort();
-    await vi.waitFor(
-      () => expect([rollout.underWay, rollout.held.size, trainer.groups.size]).toEqual([0, 0, 0]),
-      20_000,
-    );
+    await expect.poll(() => [rollout.underWay, rollout.held.size, trainer.groups.size]).toEqual([0, 0, 0]);
     rollout.waits = () => false;
     const calls = [0, 1].map(async () => {
       const client = trainer.client();
@@ -771,7 +768,7 @@ describe('what is served', () => {
     const all = Array.from({ length: 1000 }, () => post(JSON.stringify({ messages: [QUESTION] })));
     let refused = 0;
     for (const answer of all) void answer.then(({ status }) => (refused += status === 429 ? 1 : 0));
-    await vi.waitFor(() => expect([refused, rollout.underWay]).toEqual([300, 700]), 30_000);
+    await expect.poll(() => [refused, rollout.underWay]).toEqual([300, 700]);
     rollout.go();
     const answers = await Promise.all(all);
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(700);

@@ -19,7 +19,7 @@ import { scriptedEngine } from '../scriptedRuns.ts';
 
 const QUESTION = { role: 'user' as const, content: '2 plus 3' };
 
-/** An agent that does not know that it is trained. */
+/** An agent without any knowledge of being trained. */
 async function agent(client: OpenAI, question = QUESTION): Promise<{ id: string; text: string }> {
   const messages: OpenAI.ChatCompletionMessageParam[] = [question];
   const { choices } = await client.chat.completions.create({ model: 'tiny', messages, max_tokens: 6 });
@@ -92,7 +92,7 @@ const SMALL = [
   `trainer.defaultLocalDir=${defaultLocalDir}`,
 ];
 
-/** Runs the command until its run has ended. */
+/** Runs the `serve` command until its run has ended. */
 async function running(
   name: string,
   steps: number,
@@ -116,7 +116,7 @@ const asked = async (url: string, path: string, body?: object) => {
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify(body),
   };
-  // If the event loop was blocked for long, a kept-alive connection can be closed while the request is sent.
+  // If the event loop was blocked for long, a kept-alive connection can be closed while a request is sent. The request is then repeated.
   const ask = () => fetch(`${url}/v1${path}`, init);
   const response = await ask().catch(ask);
   return { status: response.status, wait: response.headers.get('retry-after'), json: await response.json() };
@@ -128,7 +128,7 @@ interface Reply {
   error: { message: string; code: string };
 }
 
-/** Returns metrics of the steps without times and without counts of repeated calls, and the last checkpoint's bytes. */
+/** Returns metrics of the steps, without times and without counts of repeated calls, and the bytes of the last checkpoint. */
 function outcome(name: string) {
   const path = join(defaultLocalDir, name);
   const lines = readFileSync(join(path, 'metrics.jsonl'), 'utf8').trim().split('\n');
@@ -160,7 +160,7 @@ test('webgrpo serve continues on a new device after a loss, and later with the e
       refusals.push(error);
     }
   };
-  /** Four steps of two episodes of two calls each. */
+  /** Makes four steps of two episodes with two calls each. */
   const agents = (losses: boolean) => async (url: string, run: RunningCommand) => {
     for (let step = 1; step <= 4; step++) {
       const first = { role: 'user', content: `${step} plus 3` };
@@ -170,7 +170,7 @@ test('webgrpo serve continues on a new device after a loss, and later with the e
         if (losses && step === 4 && member === 1) losesAt = 'turn';
         await call(url, path, [first, reply, { role: 'user', content: 'Sure?' }]);
         if (step === 4 && member === 1) await call(url, '/t/later/a', [first]);
-        // During the update of step 3.
+        // The device is lost during the update of step 3.
         if (losses && step === 3 && member === 1) losesAt = 'update';
         expect((await asked(url, `${path}/rewards`, { reward: member })).status).toBe(200);
       }
@@ -190,8 +190,8 @@ test('webgrpo serve continues on a new device after a loss, and later with the e
   const lost = /the GPU device was lost after step (\d) .*, resuming on a new one from \S+step-(\d)\n/g;
   expect([...said.matchAll(lost)].map(([, ...steps]) => steps.join())).toEqual(['2,2', '3,3']);
 
-  // The same run, longer: the open episode is restored. The device is lost after step 5, before its checkpoint; other episodes repeat steps
-  // 5 and 6.
+  // The same run with more steps, and the open episode is restored. The device is lost after step 5, before its checkpoint, so new episodes
+  // repeat steps 5 and 6.
   const reward = async (url: string, path: string, score = 0) =>
     (await asked(url, `${path}/rewards`, { reward: score })).status;
   const more = async (url: string, run: RunningCommand) => {

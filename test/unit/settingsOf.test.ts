@@ -1,4 +1,4 @@
-/** Tests settings in an address: they are short, and give the same run when they are read back. */
+/** Tests settings in an address: the address is short, and reading it gives the same run. */
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
@@ -18,7 +18,7 @@ const FIELDS: Record<string, string> = {
   seed: 'seed',
 };
 
-/** Reads settings like the page. */
+/** Reads settings from an address, as the page does. */
 function readBack(settings: URLSearchParams) {
   const overrides = [...settings].flatMap(([name, value]) => {
     if (name === 'config') return [];

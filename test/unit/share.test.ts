@@ -1,4 +1,4 @@
-/** Tests the result in a link: it survives a round trip within its quantisation, and no other text is accepted as a result. */
+/** Tests the result in a link: decoding returns the encoded result up to quantisation, and no other text is accepted as a result. */
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';

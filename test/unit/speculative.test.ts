@@ -1,4 +1,4 @@
-/** Tests guesses from earlier tokens, and the scheduler with them on a simulated decoder. */
+/** Tests draft tokens that are guessed from earlier tokens, and a scheduler with speculative decoding on a simulated decoder. */
 import { describe, expect, test } from 'vitest';
 import { NgramProposer } from '../../src/rollout/speculative/ngramProposer.ts';
 import { type Preemption, RolloutServer } from '../../src/rollout/server/server.ts';
@@ -107,7 +107,7 @@ test.each<[Preemption, number, number]>([
   const wait = async () => {
     for (let n = Math.floor(r.uniform() * 20); n > 0; n--) await nextTask();
   };
-  // The second round samples the same tokens as the first, so that the history is right most of the time.
+  // The second round samples the same tokens as the first, so that drafts from the history are right most of the time.
   for (let round = 0; round < 2; round++) {
     expect(await Promise.all(samples.map((q) => turns(server, q, wait)))).toEqual(want);
     const stats = await server.takeStats();

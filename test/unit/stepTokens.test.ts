@@ -83,14 +83,14 @@ test('overlong penalty, truncation mask and KL in the reward', () => {
 });
 
 describe('KL in the reward of token-level estimators is subtracted from each token, as in verl', () => {
-  /** Rewards 1 and 0. KL 0.5 (k1: old - ref) at the first token of one and at the last of the other. */
+  /** Rewards 1 and 0. The KL is 0.5 (k1: old - ref), at the first token of one sample and at the last token of the other. */
   const samples = () => [1, 0].map((score) => sample([1, 1, 1, 1], { score, acc: score }));
   const refLogProbs = [
     [-1.5, -1, -1, -1],
     [-1, -1, -1, -1.5],
   ];
   const kl = { useKlInReward: true, klCtrl: { klCoef: 1 } };
-  /** verl: token_level_rewards = token_level_scores - beta * kld, with the score on the last token. */
+  /** Computes, like verl, token_level_rewards = token_level_scores - beta * kld, with the score on the last token. */
   const tokenRewards = [
     [-0.5, 0, 0, 1],
     [0, 0, 0, 0 - 0.5],
@@ -120,7 +120,7 @@ describe('KL in the reward of token-level estimators is subtracted from each tok
 
   test('turn_loo: the KL of a token belongs to its turn', () => {
     const turns = [1, 0].map((score) => sample([1, 0, 1, 1], { score, acc: score }));
-    // returns to go: [0.5, 1] and [-0.5, -0.5]; the baseline is the other sample's
+    // returns to go: [0.5, 1] and [-0.5, -0.5]; the baseline is the return of the other sample
     const want = [
       [1, 0, 1.5, 1.5],
       [-1, 0, -1.5, -1.5],
@@ -176,7 +176,7 @@ describe('a removed sample does not change the weights of the others (verl divid
 });
 
 describe('S of a step whose caller chooses the groups is the number of samples of the mini-batch', () => {
-  /** Sums of the loss weights of each update: 1 if its mini-batch is averaged over its own samples. */
+  /** Returns the sum of the loss weights in each update: 1 if a mini-batch is averaged over its own samples. */
   async function weightSums(groups: number[], config: Parameters<typeof resolveTrainConfig>[0], isOwnSize = true) {
     const engine = scriptedEngine();
     const sums: number[] = [];
@@ -282,7 +282,7 @@ test('lengthPenalty: sampled and other tokens are counted separately, and subtra
   const samples = [sample([1, 0, 0, 1], { score: 1, acc: 1 }), sample([1], { score: 1, acc: 1 })];
   const config = configOf({ lengthPenalty: { type: 'linear' }, name: 'dr_grpo' });
   const { rewards, advantages, metrics } = stepTokens(config, samples);
-  // Pass rate 1; sampled tokens 2 and 1; other tokens (a prompt of 2, a tool's 2) 4 and 2; one turn each.
+  // Pass rate 1. Sampled tokens of the two samples: 2 and 1. Other tokens (a prompt of 2, a tool's 2): 4 and 2. One turn each.
   const penalties = [0.25 + 0.1 + 0.1, 0.25 / 2 + 0.1 / 2 + 0.1];
   rewards.forEach((reward, s) => expect(reward).toBeCloseTo(1 - penalties[s], 12));
   expect(advantages[1][0]).toBeCloseTo((penalties[0] - penalties[1]) / 2, 12); // the short one is now better
@@ -314,14 +314,14 @@ test('gdpo needs several rewards', () => {
 });
 
 test('gdpo uses the rewards named by combineRewards, with their weights or those of reward.weights', () => {
-  // Two rewards that disagree, each normalised to +-1 / sqrt 2; `seconds` is a number that is not a reward.
+  // Two rewards that disagree, each normalised to +-1 / sqrt 2. `seconds` is a logged number and not a reward.
   const weights = { a: 1, b: 0.25 };
   const samples = [
     sample([1], { score: 1, acc: 1, weights, extra: { a: 1, b: 0, seconds: 9, said: 'x' } }),
     sample([1], { score: 0, acc: 0, weights, extra: { a: 0, b: 1, seconds: 1, said: 'y' } }),
   ];
   const first = (config: ReturnType<typeof configOf>) => stepTokens(config, samples).advantages[0][0];
-  // The sum is 0.75 / sqrt 2 and its opposite, whitened: its sign is that of the larger weight.
+  // The weighted sum is 0.75 / sqrt 2 and its opposite, then whitened. Its sign is that of the reward with the larger weight.
   expect(first(configOf({ name: 'gdpo' }))).toBeCloseTo(Math.SQRT1_2, 5);
   const config = { ...configOf({ name: 'gdpo' }), reward: { ...configOf({}).reward, weights: { b: 2 } } };
   expect(first(config)).toBeCloseTo(-Math.SQRT1_2, 5);
@@ -384,7 +384,8 @@ describe('rejection removes tokens from turns that were sampled, and moves no cr
       const oldLogProbs = masks.map((mask) => normals(mask.length).map((x) => -1 + x));
       const got = stepTokens(config, samples, { oldLogProbs });
 
-      // By hand: the part of the outcome beyond the turns' rewards is in the last turn; the return of turn j is r_j + R_(j+1) / 2.
+      // Computed by hand: the part of the outcome that exceeds the turns' rewards is added to the last turn. The return of turn j is r_j +
+      // R_(j+1) / 2.
       const returns = runs.map((turns, s) => {
         const rewards = turns.map((_, j) => (step % 2 === 0 ? given[s][j] : 0));
         const rest = scores[s] - rewards.reduce((a, b) => a + b, 0);
@@ -418,7 +419,7 @@ describe('rejection removes tokens from turns that were sampled, and moves no cr
     ]);
   });
 
-  /** The last token of the first sample and the first of the second are rejected. */
+  /** Rejected tokens: the last one of the first sample, and the first one of the second sample. */
   const oldLogProbs = [
     [-1, -1, -9],
     [-9, -1, -1],
@@ -430,7 +431,7 @@ describe('rejection removes tokens from turns that were sampled, and moves no cr
   const rolloutCorrection = { rolloutRs: 'token_k1', rolloutRsThreshold: 2 };
   const kl = { useKlInReward: true, klCtrl: { klCoef: 1 } };
   const pair = () => [1, 0].map((score) => sample([1, 1, 1], { score, acc: score }));
-  // Rewards of tokens: [0, -0.5, 1 - 1] and [0, 0, -0.5]. With gamma 0.5, returns to go are [-0.25, -0.5, 0], [-0.125, -0.25, -0.5].
+  // Token rewards are [0, -0.5, 1 - 1] and [0, 0, -0.5]. With gamma 0.5, the returns to go are [-0.25, -0.5, 0] and [-0.125, -0.25, -0.5].
 
   test('reinforce_plus_plus: returns are over the sampled tokens, whitening over those that are left', () => {
     const config = configOf({ name: 'reinforce_plus_plus', gamma: 0.5, ...kl, rolloutCorrection });

@@ -1,4 +1,6 @@
-/** Tests stop strings: the matcher over tokens, the scheduler that truncates at them, and the agent loop that continues after them. */
+/**
+ * Tests stop strings: matching them across tokens, the scheduler, which truncates at them, and the agent loop, which continues after them.
+ */
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { tokenBytes, type Vocabulary, vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
@@ -19,7 +21,10 @@ function vocabularyOfTexts(tokens: (string | number[])[]): Vocabulary {
   return { bytes: Uint8Array.from(parts.flatMap((part) => [...part])), starts };
 }
 
-/** Returns the number of tokens up to the one that completes a stop string, and the string; undefined if no string is completed. */
+/**
+ * Returns the number of tokens up to and including the one that completes a stop string, and the stop string; undefined if none is
+ * completed.
+ */
 function stopOf(tokens: (string | number[])[], stop: string[], minNewTokens = 0) {
   const matcher = new StopMatcher(stop, vocabularyOfTexts(tokens), minNewTokens);
   for (const t of tokens.keys()) {
@@ -89,7 +94,7 @@ describe('vocabulary', () => {
 
 describe('scheduler', () => {
   const SIZES = { maxNumSeqs: 4, slotCapacity: 96, maxPrompts: 4, maxPromptLength: 20, maxBatchedTokens: 64 };
-  /** Token t is two letters. */
+  /** The text of token t is two letters. */
   const letters = Array.from({ length: 64 }, (_, t) => String.fromCharCode(97 + (t % 8), 97 + (t >> 3)));
   const vocabulary = vocabularyOfTexts(letters);
   const newServer = (sizes = SIZES) =>
@@ -107,7 +112,7 @@ describe('scheduler', () => {
     const server = newServer();
     const plain = await server.generate(request(0));
     server.release('0');
-    // The middle of tokens 20 and 21, which the decoder had sampled long before the host checked.
+    // The stop string starts in token 20 and ends in token 21. The decoder had sampled later tokens long before the host checked these.
     const stop = [textOf(plain.tokenIds.subarray(20, 22)).slice(1, 3)];
     const end = textOf(plain.tokenIds).indexOf(stop[0]) + 2;
     const tokens = Math.ceil(end / 2);
@@ -125,7 +130,7 @@ describe('scheduler', () => {
     expect(stats.wastedRows).toBe(stats.liveRows - (tokens - 1));
   });
 
-  /** Runs two turns, the second after the first one's tokens and two more. */
+  /** Runs two turns. The context of the second is that of the first, its tokens, and two more. */
   async function turns(server: RolloutServer, q: GenerateRequest): Promise<Generation[]> {
     const first = await server.generate(q);
     const contextIds = Uint32Array.from([...q.contextIds, ...first.tokenIds, 9, 8]);
@@ -162,7 +167,7 @@ describe('scheduler', () => {
 });
 
 describe('agent loop', () => {
-  /** An engine that ends its first turn at a stop string, without an end token. */
+  /** An engine whose first turn ends at a stop string, without an end token. */
   class StoppingEngine extends ScriptedTurns {
     override async generate(request: GenerateRequest): Promise<Generation> {
       const first = this.requests.length === 0;

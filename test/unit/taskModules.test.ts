@@ -1,5 +1,6 @@
 /**
- * Tests tasks by address (files, packages and URLs) and hostile modules and servers: each ends in one error message, and no worker remains.
+ * Tests tasks that are named by address (files, packages and URLs), and hostile modules and servers. Each hostile one must end in one error
+ * message, and no worker may remain.
  */
 
 import { mkdirSync, mkdtempSync, readdirSync, writeFileSync } from 'node:fs';
@@ -24,7 +25,7 @@ afterEach(async () => {
 
 const ENTRY = 'https://example.test/tasks/mine.js';
 
-/** Returns a module with working functions, except those in `parts`. */
+/** Returns the text of a task module with working functions, except those that `parts` replaces. */
 const moduleOf = (parts: Record<string, string> = {}, before = '') => `${before}
 const problem = (id) => ({ id, messages: [{ role: 'user', content: 'x' }], answer: '1' });
 export default {
@@ -35,9 +36,9 @@ export default {
   ${parts['more'] ?? ''}
 };`;
 
-/** Limits that guard against hanging; work that ends takes less. */
+/** Limits against hanging, for work that ends by itself long before. */
 const HANG_LIMITS = { timeoutMs: 60_000, loadMs: 60_000 };
-/** A limit for work that never ends; any value is right. */
+/** Time limit in milliseconds for work that never ends, so its value does not matter. */
 const SHORT_MS = 100;
 
 async function isolated(files: string | Record<string, string>, limits: IsolatedLimits = HANG_LIMITS): Promise<Task> {
@@ -53,7 +54,7 @@ async function open(files: string | Record<string, string>, limits: IsolatedLimi
   return isolatedTask({ entry: ENTRY, root: 'https://example.test/', read }, {}, limits);
 }
 
-/** Returns one worker for all tests of a `describe`. */
+/** Returns a function that opens a task module in one worker, which all tests of a `describe` share. */
 function once(text: string): () => Promise<Task> {
   let opening: Promise<Task> | undefined;
   afterAll(async () => (await opening)?.close?.());

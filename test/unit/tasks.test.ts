@@ -19,7 +19,7 @@ import { LIMITS, ScriptedTurns } from '../scriptedTurns.ts';
 const openTask = (config: TaskConfig) => openShippedTask(config, { readText, loadReward: defaultFunction });
 
 const fast = { minSearchS: 0, maxSearchS: 0 };
-/** Each task with its defaults, and a version that soon runs out of problems. */
+/** Each task with its default options, and with options that leave it few problems. */
 const TASKS: [string, () => SyncTask | Promise<SyncTask>, () => SyncTask | Promise<SyncTask>][] = [
   ['reverse-text', () => reverseTextTask(), () => reverseTextTask({ letters: 5 })],
   ['countdown', () => countdownTask(), () => countdownTask({ maxNumbers: 2, maxNumber: 5 })],
@@ -92,7 +92,7 @@ describe.each(TASKS)('%s', (name, open, openSmall) => {
           },
           limits: { ...LIMITS, maxAssistantTurns: 9, maxResponseLength: 400, contextLength: 500 },
         });
-        // The loop produces exactly the tokens that the warm start imitates.
+        // The agent loop must produce exactly the tokens that the warm start imitates.
         expect(output.trajectory).toMatchObject({
           promptIds,
           responseIds,
@@ -102,7 +102,7 @@ describe.each(TASKS)('%s', (name, open, openSmall) => {
         });
         const response = output.messages.at(-1)!.content;
         const { acc, score } = await task.reward({ ...scored(problem, response), toolRewards: output.toolRewards });
-        // A random expression or a palindrome can be right by chance.
+        // A wrong answer can be right by chance: a random expression, or a palindrome.
         if (want === 1) expect([acc, score]).toEqual([1, 1]);
         else if (acc === 0) expect(score).toBeLessThan(1);
       }
@@ -145,7 +145,7 @@ test('countdown with a curriculum starts at minNumbers, rises and falls with the
       ]);
   };
   expect(sizes(task)).toEqual(new Set([2]));
-  observe(task, 3, 1); // not of the current level
+  observe(task, 3, 1); // does not count: not of the current level
   observe(task, 2, 1, 15);
   expect(sizes(task)).toEqual(new Set([2]));
   observe(task, 2, 1, 1);
@@ -239,6 +239,6 @@ test("openTask's error names the known tasks", async () => {
   );
   await expect(open('countdown', { max: 12 })).rejects.toThrow(/^task\.options\.max is unknown; known: minNumbers, /);
   await expect(openTask({ name: 'countdown', path: 'x.jsonl', options: {} })).rejects.toThrow(
-    'task.path is set, but task "countdown" generates its problems. Leave it out.',
+    'task.path is set, but task "countdown" generates its problems. Remove task.path.',
   );
 });

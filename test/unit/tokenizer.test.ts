@@ -14,7 +14,7 @@ const config = readJson(`${shipped}/tokenizer_config.json`);
 const tokenizer = new ChatTokenizer(readJson(`${shipped}/tokenizer.json`), config);
 const CONTROL = ['<|endoftext|>', '<|im_start|>', '<|im_end|>', '<tool_call>', '</tool_call>', '<tool_response>'];
 
-/** Qwen's ChatML, reduced: newlines after each turn, tool output inside a user turn. */
+/** A reduced form of Qwen's ChatML template: a newline after each turn, and tool outputs inside a user turn. */
 const QWEN_TEMPLATE =
   "{% for m in messages %}{% if m.role == 'tool' %}<|im_start|>user\n<tool_response>\n{{ m.content | trim }}\n" +
   '</tool_response><|im_end|>\n{% else %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endif %}{% endfor %}' +
@@ -149,7 +149,7 @@ describe('chat', () => {
   });
 
   test('the caches are bounded', () => {
-    // This template does not render tools, so they make the texts different and long without any cost of encoding.
+    // This template does not render tools. So different, long tools make different cache keys without any cost of encoding.
     const t = new ChatTokenizer(readJson(`${shipped}/tokenizer.json`), { ...config, chat_template: QWEN_TEMPLATE });
     const first = [...t.encodeChat([user])];
     for (let i = 0; i < 30; i++) t.encodeChat([user], { tools: [`${i} ${'a'.repeat(200_000)}`] });
@@ -208,7 +208,7 @@ describe('control tokens of other tokenizers', () => {
   const controlIds = added.map(({ id }) => id);
   const countIn = (ids: Iterable<number>, control = controlIds) => [...ids].filter((id) => control.includes(id)).length;
 
-  /** Every printable ASCII character, then pieces that a Unigram model prefers to them. */
+  /** Pieces of a vocabulary: every printable ASCII character, then longer pieces that a Unigram model prefers. */
   const pieces = [
     '<unk>',
     ...Array.from({ length: 94 }, (_, i) => String.fromCharCode(33 + i)),
@@ -576,7 +576,7 @@ describe('bad files', () => {
   });
 
   test.each([
-    // GPT-2, Llama 3 and Qwen, o200k and Mistral, DeepSeek, digits in threes, lines.
+    // Patterns of GPT-2, Llama 3 and Qwen, o200k and Mistral, DeepSeek; digits in groups of three; lines.
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
     "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t)?|\\p{N}{1,3}",

@@ -1,7 +1,7 @@
 /**
- * Ids against the Rust library's, for each step of a pre-tokenizer: test/fixtures/bpe/pretokenizers.json, made with tokenizers 0.23.3.
- * Under FULL_TESTS=1 a Python with transformers and PEFT (TRL_PYTHON) computes them again, for more texts, and what PEFT's
- * initialisations do to a base; WRITE_IDS=1 stores the ids.
+ * Compares token ids with the Rust library's, for each kind of pre-tokenizer. test/fixtures/bpe/pretokenizers.json was made with tokenizers
+ * 0.23.3. With FULL_TESTS=1, a Python with transformers and PEFT (TRL_PYTHON) computes the ids again, for more texts, and computes how
+ * PEFT's initialisations change base weights. WRITE_IDS=1 stores the ids.
  */
 
 import { execFileSync, spawnSync } from 'node:child_process';
@@ -24,7 +24,10 @@ import { rng } from '../random.ts';
 const FIXTURE = 'test/fixtures/bpe/pretokenizers.json';
 const { FULL_TESTS, TRL_PYTHON, WRITE_IDS } = process.env;
 
-/** Letters, numbers and white space of several kinds, punctuation of ASCII and beyond, a symbol, a mark, a joiner, an emoji. */
+/**
+ * Characters of the test texts: letters, numbers and white space of several kinds, ASCII and other punctuation, a symbol, a mark, a joiner,
+ * an emoji.
+ */
 const CHARACTERS = [
   ...[
     'a',
@@ -91,14 +94,17 @@ const STEPS: object[] = [
   inSequence(split(LLAMA3, 'Isolated'), { ...byteLevel, use_regex: false }), // Llama 3's
 ];
 
-/** Returns the character by which ByteLevel writes a byte. */
+/** Returns the character with which ByteLevel represents a byte. */
 const byteNames = (() => {
   const isShown = (byte: number) => (byte >= 33 && byte <= 126) || (byte >= 161 && byte !== 173);
   const hidden = Array.from({ length: 256 }, (_, byte) => byte).filter((byte) => !isShown(byte));
   return (byte: number) => String.fromCodePoint(isShown(byte) ? byte : 256 + hidden.indexOf(byte));
 })();
 
-/** A BPE tokenizer that merges any two characters, unless the pre-tokenizer parts them: its ids show where it did. */
+/**
+ * Returns a BPE tokenizer that merges any two characters that the pre-tokenizer does not separate. So its ids show where the pre-tokenizer
+ * splits a text.
+ */
 function tokenizerWith(preTokenizer: object): object {
   const isByteLevel = JSON.stringify(preTokenizer).includes('"ByteLevel"');
   const bytes = [...new Set(CHARACTERS.flatMap((c) => [...new TextEncoder().encode(c)]))].map(byteNames);
@@ -178,7 +184,7 @@ config, model, tokenizer = (c.from_pretrained(folder) for c in (AutoConfig, Auto
 texts = [tokenizer.apply_chat_template(asked["messages"], tools=t, tokenize=False, add_generation_prompt=True) for t in (None, asked["tools"])]
 print(json.dumps(dict(ends=model.generation_config.eos_token_id, vocab=config.vocab_size, hidden=config.hidden_size, texts=texts, dtype=str(model.dtype))))`;
 
-/** A saved copy of the shipped model, whose generation_config.json and list of templates are another program's. */
+/** Saves a copy of the shipped model with another program's generation_config.json and list of templates. */
 async function savedCopy(
   ends: number[],
   templates: object[],

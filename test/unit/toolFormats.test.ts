@@ -1,6 +1,6 @@
 /**
- * Tests tool call formats that use control tokens. Each has a chat template that follows the format's specification of calls and outputs.
- * Rendered calls are parsed back, and a sample's tokens are the template's.
+ * Tests formats of tool calls that use control tokens. Each has a chat template that follows the format's specification of calls and
+ * outputs. Rendered calls are parsed back, and a sample's tokens are the template's.
  */
 import { describe, expect, test } from 'vitest';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
@@ -12,14 +12,14 @@ import { processorMs } from '../processorTime.ts';
 import { run, ScriptedTurns, tokenizer as shipped, tokenizerJson } from '../scriptedTurns.ts';
 
 interface Format {
-  /** Control tokens; the first ends a turn. */
+  /** Control tokens of the format. The first one ends a turn. */
   tokens: string[];
   template: string;
   /** True if a turn can contain several calls. */
   parallel: boolean;
 }
 
-/** Formats values like Gemma: texts between special quotes, keys without. */
+/** Returns a template macro that formats values as Gemma does: texts between special quotes, keys without quotes. */
 const gemmaValue = (quote: string) =>
   `{%- macro value(v) -%}
     {%- if v is string -%}${quote}{{ v }}${quote}
@@ -29,7 +29,7 @@ const gemmaValue = (quote: string) =>
     {%- else -%}{{ v }}{%- endif -%}
   {%- endmacro -%}`;
 
-/** A format whose calls and outputs stay in the model's turn, which continues after the last output. */
+/** A format in which calls and outputs are part of the model's turn. The turn continues after the last output. */
 const gemma = (turn: [string, string], call: [string, string], response: [string, string], quote: string) =>
   `${gemmaValue(quote)}
   {%- for m in messages -%}
@@ -46,7 +46,8 @@ const gemma = (turn: [string, string], call: [string, string], response: [string
   {%- if add_generation_prompt and messages[-1].role != 'tool' -%}${turn[0]}model\n{% endif -%}`;
 
 const FORMATS: Record<string, Format> = {
-  // One call per message, to a recipient. An output names the function that was called last, so there must be one.
+  // A format with one call per message, addressed to a recipient. An output names the function that was called last, so there must have
+  // been a call.
   'gpt-oss': {
     tokens: ['<|return|>', '<|start|>', '<|end|>', '<|message|>', '<|channel|>', '<|constrain|>', '<|call|>'],
     template: `{%- set last = namespace(name=none) -%}
@@ -65,7 +66,7 @@ const FORMATS: Record<string, Format> = {
       {%- if add_generation_prompt -%}<|start|>assistant{%- endif -%}`,
     parallel: false,
   },
-  // No special token ends an assistant's turn; the next role does.
+  // A format in which no special token ends an assistant's turn, only the next role does.
   glm: {
     tokens: ['<|user|>', '<|assistant|>', '<|observation|>', '<tool_response>', '</tool_response>'],
     template: `{%- for m in messages -%}
@@ -86,7 +87,7 @@ const FORMATS: Record<string, Format> = {
       {%- if add_generation_prompt -%}<|assistant|>{%- endif -%}`,
     parallel: true,
   },
-  // An output names the id of its call, which counts the calls of a function.
+  // A format in which an output names the id of its call. The ids count the calls of a function.
   kimi: {
     tokens: [
       '<|im_end|>',
@@ -216,7 +217,7 @@ describe.each(Object.entries(FORMATS))('%s', (name, format) => {
     });
     const context = engine.requests[1].contextIds;
     expect(own.decode(context)).toBe(written);
-    // The tokens are the same for one text and turn by turn.
+    // The tokens must be the same for the complete text and for encoding turn by turn.
     expect([...context]).toEqual([...own.encodeChat(conversation)]);
     const drawn = [...trajectory.responseIds].filter((_, t) => trajectory.mask[t] === 1);
     expect(own.decode(drawn)).toBe(`${turn}42${format.tokens[0]}`);
@@ -262,7 +263,7 @@ describe('invalid calls', () => {
     const [call, ...more] = toolParserOf(format)(text, [search]);
     expect(call.error).toMatch(message);
     expect(more).toEqual([]);
-    // Templates that render the name of an output's function get an existing one, or none.
+    // Templates that render the function name of an output get the name of an existing call, or no name.
     expect([undefined, 'search']).toContain(call.name);
   });
 
@@ -293,7 +294,7 @@ describe('invalid calls', () => {
     };
     for (const piece of pieces) {
       cost(piece, 1000);
-      // Quadratic time would be seconds: 10^10 steps.
+      // An algorithm with quadratic time would make 10^10 steps here, which takes seconds.
       expect(cost(piece, 100_000)).toBeLessThan(1500);
     }
   });
@@ -323,7 +324,7 @@ test('a truncated turn is closed by the token after calls; a template without ca
   const end = tokenizerOf(kimi).idOf('<|im_end|>')!;
   expect(text(after({ end }))).toBe(`${rest}<|im_end|><|im_end|><|im_assistant|>assistant<|im_middle|>`);
   expect(text(after({}))).toBe(`<|im_end|>${rest}<|im_end|><|im_end|><|im_assistant|>assistant<|im_middle|>`);
-  // Only the template's own end is the control token; the one in the output is text.
+  // Only the end that the template itself writes is a control token. The one in the tool's output is plain text.
   expect([...after({ end })].filter((id) => id === end)).toHaveLength(1);
   expect(() => shipped.encodeContinuation(output, { calls, stopToken: '<|im_end|>' })).toThrow(
     /^The chat template does not write <\|im_end\|> after an assistant's `tool_calls`, so tool outputs cannot/,

@@ -167,7 +167,7 @@ test.each(Object.entries(TOOL_PARSERS))('%s reads a megabyte of any tag in a mom
     for (const tag of TAGS) {
       const text = whole(tag.repeat(Math.ceil(2 ** 20 / tag.length)));
       let calls: unknown;
-      // A quadratic parser would take minutes.
+      // A parser with quadratic time would take minutes here.
       expect(
         processorMs(() => (calls = parse(text, TOOLS))),
         `${tag} ${place}`,

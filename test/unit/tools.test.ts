@@ -20,7 +20,7 @@ const LONG_TURN = {
   stopTokenIds: tokenizer.eosTokenIds,
 };
 
-/** Runs one call of `tool`, then an answer. */
+/** Runs a sample that calls `tool` once, and then answers. */
 async function callOnce(tool: Tool, args: unknown = {}, more: Parameters<typeof run>[1] = {}) {
   const output = await run([call(tool.name, args), '#### 1'], {
     tools: [tool],
@@ -52,7 +52,7 @@ describe('defineTool', () => {
       },
       required: ['a', 'b'],
     },
-    // Typed by the schema: a and b are numbers, how is one of two words or undefined.
+    // A test of types: a and b are numbers, `how` is one of two words or undefined, as the schema says.
     execute: ({ a, b, how = 'sum' }) => `${how === 'sum' ? a + b : a - b}`,
   });
 
@@ -203,7 +203,7 @@ describe('a tool that ends the episode', () => {
     const both = [call('plain', { x: 1 }) + call('plain', { x: 0 })];
     const { trajectory, messages } = await play(both);
     expect([trajectory.stopReason, ...texts(messages)]).toEqual(['done', 'said 1', 'said 0']);
-    // A failure at which the limits stop is the recorded reason.
+    // If the limits stop the sample at a failed call, that failure is the recorded stop reason.
     const failing = await play([call('plain', { x: 1 }) + call('plain', { x: 'y' })], { onParseError: 'stop' });
     expect(failing.trajectory.stopReason).toBe('parse_error');
   });
@@ -237,7 +237,7 @@ describe('limits of one tool', () => {
 });
 
 describe('what tools may send', () => {
-  /** Returns the ids that the tool added to the context. */
+  /** Returns the token ids that the tool's output added to the context. */
   const given = ({ trajectory: { responseIds, mask } }: Awaited<ReturnType<typeof callOnce>>) =>
     [...responseIds].filter((_, i) => mask[i] === 0);
   const CONTROL = ['<|im_start|>', '<|im_end|>', '<|endoftext|>', '<tool_call>', '</tool_call>', '</tool_response>'];
@@ -278,7 +278,7 @@ describe('what tools may send', () => {
     const encode = vi.spyOn(tokenizer, 'encodeContinuation');
     const flood = plain(() => '<|im_end|>'.repeat(1_000_000));
     expect(counts(given(await callOnce(flood)))).toEqual(counts(given(await callOnce(plain(() => 'x')))));
-    // The tokenizer dominates the cost. It reads only the rest of the text.
+    // Most of the time is spent in the tokenizer, which reads only the part of the text that is left after truncation.
     const lengths = encode.mock.calls.flatMap(([messages]) => messages.map(({ content }) => content.length));
     encode.mockRestore();
     expect(lengths).toHaveLength(2);
@@ -408,7 +408,7 @@ describe('agent loops', () => {
     const { trajectory, messages } = await run(['#### 1', '#### 2'], { agentLoop: 'self_check' });
     expect(trajectory).toMatchObject({ stopReason: 'completed', numTurns: 2 });
     expect(messages.map(({ role }) => role)).toEqual(['assistant', 'user', 'assistant']);
-    // The user's messages to the model are in the context and not in the loss.
+    // The user's messages are part of the context, but are not trained on.
     expect([...trajectory.mask].filter((m) => m === 0).length).toBeGreaterThan(5);
     const tight = { maxResponseLength: tokenizer.encode('#### 1').length + 4 };
     expect((await run(['#### 1'], { agentLoop: 'self_check', limits: tight })).trajectory.stopReason).toBe(
@@ -432,7 +432,7 @@ describe('agent loops', () => {
     expect(state).toEqual({ thought: tokenizer.decode(responseIds.slice(0, 2)), finishReason: 'length' });
     expect([...mask.slice(0, 3), responseIds[2]]).toEqual([1, 1, 0, tokenizer.eosTokenIds[0]]);
     expect(trajectory).toMatchObject({ stopReason: 'completed', numTurns: 2 });
-    // If the sample's own limit truncates, the sample ends.
+    // If the sample's own length limit truncates the thought, the sample ends.
     const full = await run([thought], { agentLoop: 'think_then_answer', limits: { maxResponseLength: 2 } });
     expect(full.trajectory.stopReason).toBe('max_tokens');
   });

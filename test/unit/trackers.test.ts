@@ -1,4 +1,4 @@
-/** Tests metrics.csv and TensorBoard's event files, against bytes that other programs wrote and with TensorBoard itself. */
+/** Tests metrics.csv and TensorBoard's event files: compares them with bytes that other programs wrote, and reads them with TensorBoard. */
 
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
@@ -21,7 +21,7 @@ const STEPS: Metrics[] = [
   { 'training/global_step': 2, 'critic/score/mean': 0.75, 'val-core/t/acc/mean@1': 0.5 },
 ];
 
-/** Logs `steps` like a run that starts, or that resumes after `earlier`. */
+/** Logs `steps` as a run does that starts, or that resumes after the steps of `earlier`. */
 async function log(folder: RunFolder, loggers: string[], steps: Metrics[], earlier: Metrics[] = []): Promise<void> {
   const history = [...earlier];
   const trackers = await openTrackers(loggers, folder, history);
@@ -42,7 +42,7 @@ test("CRC-32C gives RFC 3720's values, and the check value of the catalogue", ()
 });
 
 test('events equal the bytes of protobuf', () => {
-  // Event(...).SerializeToString().hex() of tensorboard 2.21's event_pb2, protobuf 7.36.
+  // Bytes of Event(...).SerializeToString() as hex, by event_pb2 of tensorboard 2.21 with protobuf 7.36.
   const values = { 'critic/score/mean': 0.25, 'actor/pg_loss': -1.5 };
   expect(hex(event({ wallTime, step: 3 }, { scalars: values }))).toBe(
     '0900002040fc54d94110032a300a180a116372697469632f73636f72652f6d65616e150000803e0a140a0d6163746f722f70675f6c6f7373150000c0bf',
@@ -51,7 +51,7 @@ test('events equal the bytes of protobuf', () => {
 });
 
 test('records are the bytes that tensorboardX wrote', () => {
-  // SummaryWriter(purge_step=2) of tensorboardX 2.6.5; add_scalar('critic/score/mean', 0.25, 3), time.time() = 1700000000.5.
+  // Bytes that tensorboardX 2.6.5 wrote: SummaryWriter(purge_step=2); add_scalar('critic/score/mean', 0.25, 3); time.time() = 1700000000.5.
   expect(hex(fileHeader(wallTime))).toBe(
     '1800000000000000a37f4b220900002040fc54d9411a0d627261696e2e4576656e743a322b353110',
   );
@@ -70,7 +70,7 @@ test('metrics.csv has one row per step; a later metric is added as the last colu
   await log(folder, ['csv'], STEPS);
   const header = 'training/global_step,val-core/t/acc/mean@1,critic/score/mean,actor/pg_loss\n';
   expect(table()).toBe(`${header}0,0.25,,\n1,,0.5,NaN\n2,0.5,0.75,\n`);
-  // Resumed after step 1, whose NaN was read back as null.
+  // The run resumed after step 1, whose NaN had been stored, and was read back, as null.
   const kept = JSON.parse(JSON.stringify(STEPS.slice(0, 2))) as Metrics[];
   await log(folder, ['csv'], [{ 'training/global_step': 2, 'reward/a,b': 1 }], kept);
   expect(table()).toBe(`${header.trim()},"reward/a,b"\n0,0.25,,,\n1,,0.5,NaN,\n2,,,,1\n`);
@@ -83,7 +83,7 @@ test('without a tracker no other file is written', async () => {
   expect(readdirSync(folder.path).sort()).toEqual(['config.yaml']);
 });
 
-/** Returns the records of a file, parsed by the format's description; checks lengths and CRCs. */
+/** Returns the records of an event file, parsed as the format is documented. Checks their lengths and CRCs. */
 function records(file: string): Uint8Array[] {
   const bytes = readFileSync(file);
   const found: Uint8Array[] = [];
@@ -110,7 +110,7 @@ test('a resumed run writes a second event file, which first purges the repeated 
 
 const VENV = 'node_modules/.cache/webgrpo/tensorboard';
 
-/** Returns a Python with TensorBoard. `npm test -- --full` installs one into the cache if possible. */
+/** Returns the path of a Python with TensorBoard. `npm test -- --full` installs one into the cache if possible. */
 function tensorboardPython(): string | undefined {
   const has = (python: string) =>
     spawnSync(python, ['-c', 'import tensorboard.backend.event_processing.event_accumulator']).status === 0;

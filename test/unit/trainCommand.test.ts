@@ -1,4 +1,4 @@
-/** Tests `webgrpo train` like a user starts it: the content of its run folder, which checkpoints are kept, and how it continues. */
+/** Tests `webgrpo train` as a user starts it: the content of its run folder, which checkpoints are kept, and how the run resumes. */
 
 import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -16,7 +16,7 @@ import { type Gate, TestGate } from '../scripted/gate.ts';
 import { withoutTimes } from '../scriptedRuns.ts';
 
 const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-train-'));
-/** Depends only on the sampled problems, so it is the same on every adapter: 31, 27.5, 28. */
+/** This metric depends only on the sampled problems, so it is the same on every adapter: 31, 27.5, 28. */
 const METRIC = 'prompt_length/mean';
 const TINY = [
   ...[
@@ -69,7 +69,7 @@ test('Ctrl-C ends an evaluation; a resumed run repeats the one of step 0, but no
   expect(atStart.status).toBe(3);
   expect(existsSync(inRun('evaluated', 'metrics.jsonl'))).toBe(false);
 
-  // The first turn after the update of step 1 belongs to its evaluation.
+  // The first turn after the update of step 1 is a turn of the evaluation.
   gate.upTo(0);
   const resumed = start(['name=evaluated', ...settings, 'trainer.resumeMode=auto'], gate);
   await gate.held('update');
@@ -112,7 +112,7 @@ test('a run with trackers and few checkpoints is resumed twice', async () => {
   expect(first.said.filter((line) => line.startsWith('step '))).toEqual([]); // the loggers do not include the console
   expect(first.status).toBe(0);
 
-  // The newest and the best checkpoint are kept, and the best is named.
+  // The newest and the best checkpoint are kept, and the output names the best one.
   const lengths = metricsOf('a').map((line) => line[METRIC]);
   const best = 1 + lengths.indexOf(Math.min(...lengths));
   expect(best).toBeLessThan(3); // otherwise the kept checkpoints prove nothing
@@ -128,7 +128,7 @@ test('a run with trackers and few checkpoints is resumed twice', async () => {
   expect(readFileSync(inRun('a', 'metrics.csv'), 'utf8').trim().split('\n')).toHaveLength(1 + 3);
   expect(eventFiles('a')).toHaveLength(1);
 
-  // Each logged sample contains the parts of its advantage.
+  // Each logged sample contains the values from which its advantage was computed.
   const rollouts = [1, 2, 3].flatMap((step) => linesOf<LoggedRollout>(inRun('a', 'rollouts', `step-${step}.jsonl`)));
   expect(rollouts).toHaveLength(3 * 4);
   for (const { score, advantage, group, step, extra } of rollouts) {
@@ -140,7 +140,7 @@ test('a run with trackers and few checkpoints is resumed twice', async () => {
     expect(Object.keys(extra ?? {}).length).toBeGreaterThan(0);
   }
 
-  // With the same settings and resumeMode=auto the run continues. Each step is logged once, in another event file.
+  // With resumeMode=auto and the same settings, the run resumes. Each step is logged once, and the new steps go to another event file.
   const second = await train(...settings, 'trainer.totalTrainingSteps=4', 'trainer.resumeMode=auto');
   expect(second.said).toContain(`resumed from step 3: ${inRun('a', 'checkpoints', 'step-3')}`);
   expect(second.status).toBe(0);
@@ -149,7 +149,7 @@ test('a run with trackers and few checkpoints is resumed twice', async () => {
   expect(eventFiles('a')).toHaveLength(2);
   expect(checkpointsOf('a')).toContain('step-4');
 
-  // From a path, into a separate run: the other one stays unchanged.
+  // A separate run resumes from a path. The other run's folder stays unchanged.
   const from = inRun('a', 'checkpoints', 'step-4');
   const third = await train(
     'name=b',
@@ -165,7 +165,7 @@ test('a run with trackers and few checkpoints is resumed twice', async () => {
   expect(existsSync(inRun('b', 'metrics.csv'))).toBe(false);
 });
 
-/** Settings with which one update makes the weights infinite. */
+/** Settings of a run in which one update makes the weights infinite. */
 const HUGE = ['actor.optim.lr=3e38', 'actor.optim.weightDecay=10'];
 
 test('weights that are not finite end the run with one error, are not saved, and earlier checkpoints stay', async () => {
@@ -191,7 +191,7 @@ test('weights that are not finite end the run with one error, are not saved, and
   );
 });
 
-/** Returns the results of a run, without times. */
+/** Returns the metrics and the other results of a run, without times. */
 function outcome(run: string, step: number) {
   const files = ['model.safetensors', 'optimizer.safetensors', 'trainer_state.json'];
   const bytes = files.map((file) => readFileSync(inRun(run, 'checkpoints', `step-${step}`, file)).toString('base64'));

@@ -1,4 +1,4 @@
-/** Tests rewards by real transformers.js pipelines, on tiny ONNX files that are written here. */
+/** Tests rewards from real transformers.js pipelines, on tiny ONNX files that this test writes. */
 
 import { mkdtempSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -71,7 +71,7 @@ test('a folder without a model ends in one error message', async () => {
 
 const LLAMA: ModelConfig = { ...TINY_CONFIG, vocabSize: 512, hiddenSize: 32, headDim: 16, maxPositionEmbeddings: 128 };
 
-/** Returns the most likely next token, in float64. */
+/** Returns the most likely next token, computed in float64. */
 function nextToken(weights: Weights64, ids: number[]): number {
   const [N, V] = [ids.length, LLAMA.vocabSize];
   const all = Uint32Array.from({ length: V }, (_, i) => i);

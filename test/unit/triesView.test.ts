@@ -57,7 +57,7 @@ test('tries without advantages: the text says what they wait for, and nothing th
   expect(said(untrained, 2, false)).toMatch(/^2 tries of the untrained model\. A run compares/);
 });
 
-/** Letters of a wide font, such as DejaVu Sans, and what a drawing wrote in them. */
+/** Returns a drawing context with the letter widths of a wide font, such as DejaVu Sans, and the texts that were drawn with it. */
 function widePen() {
   const written: { text: string; right: number }[] = [];
   const nothing = () => {};
@@ -122,7 +122,7 @@ test('groups are in order, the one with the widest rewards is chosen, and a try 
 
 const array = (...values: number[]) => [Float64Array.from(values)];
 
-/** Three tokens: a clipped one that was sampled, one of a tool, one that the update skipped. */
+/** Three tokens: a sampled one whose ratio is clipped, one of a tool, and one that the update skipped. */
 const tokens = (advantage: number) =>
   ({
     s: 0,

@@ -1,7 +1,7 @@
 /**
  * Compares per-turn credit to outcome-only credit, on a task in which only the first of three turns matters. The policy is one softmax over
- * actions, the same for every turn, because one model serves every turn. Updates have a fixed length, as AdamW's nearly have. Measured: 201
- * samples against 285 until the right action has probability 0.9, means of 40 seeds.
+ * actions, the same for every turn, because one model serves every turn. Updates have a fixed length, as is nearly true of AdamW. Measured:
+ * 201 samples against 285 until the right action has probability 0.9, means of 40 seeds.
  */
 import { expect, test } from 'vitest';
 import { type AdvantageEstimator, computeAdvantages } from '../../src/grpo/advantages/index.ts';
@@ -14,7 +14,7 @@ const ACTIONS = 8;
 const TURNS = 3;
 const GROUP = 4;
 const STEP_LENGTH = 0.15;
-/** One token per turn, with a tool's answer between two turns. */
+/** Masks of samples with one token per turn, and a tool's answer between two turns. */
 const MASK = [1, 0, 1, 0, 1];
 const SPEC = recipeSpec('reinforce', { rolloutIs: 'none' });
 
@@ -58,7 +58,7 @@ function update(logits: number[], estimator: AdvantageEstimator, uniform: () => 
   return norm === 0 ? logits : logits.map((x, k) => x - (STEP_LENGTH * slope[k]) / norm);
 }
 
-/** Returns the number of samples until the right action has probability 0.9. */
+/** Returns the number of samples that it takes until the right action has probability 0.9. */
 function samplesToLearn(estimator: AdvantageEstimator, seed: number): number {
   const uniform = mulberry32(seed);
   let logits = new Array<number>(ACTIONS).fill(0);

@@ -65,7 +65,10 @@ describe('tokens against their bounds', () => {
   const key = [3, 4] as const;
   const prompt = 5;
   const tolerance = { logProb: 1e-4, draw: 1e-5, share: 0.01, loose: 0.01, near: 0.02 };
-  /** Checks one token per row: bounds around its u, shifted, and the difference of its log-prob. */
+  /**
+   * Checks a sample with the given tokens. The bounds of a token start at its random number u plus `shift`, and are `width` wide. By
+   * default they contain u.
+   */
   const check = (
     ...tokens: { shift?: number; width?: number; logProb?: number; logMass?: number; total?: number }[]
   ) => {
@@ -116,7 +119,7 @@ describe('tokens against their bounds', () => {
     const long = (count: number) =>
       check(...Array.from({ length: 300 }, (_, t) => (t < count ? tiny : {}))).rejection?.reason;
     expect([long(3), long(4)]).toEqual([undefined, 'forged token']);
-    // 5e-6 is within a hundredth of a mass of 6e-4, and beyond that of 4e-4.
+    // A distance of 5e-6 is within a hundredth of a probability of 6e-4, and beyond a hundredth of 4e-4.
     const beside = (width: number) => check({ shift: 5e-6, width }).check.looseTokens;
     expect([6e-4, 4e-4].map(beside)).toEqual([0, 1]);
   });
@@ -144,7 +147,7 @@ describe('tokens against their bounds', () => {
 const CALL = '<tool_call>{"name":"calculator","arguments":{"expression":"2+3"}}</tool_call>';
 const STEP = 1;
 
-/** Returns what an honest worker sends: each sample calls the calculator and answers; all log-probs are -1. */
+/** Returns what an honest worker sends: each sample calls the calculator and answers. All log-probs are -1. */
 const honest = async (task: Task = gsm8kToolTask(), more: object = {}): Promise<Sample[]> =>
   samplesOf(task, [problem], [CALL, 'The answer is 5.'], 4, { limits: limitsOf(), ...more });
 const limitsOf = () => ({
@@ -158,7 +161,7 @@ const limitsOf = () => ({
   toolResponseTruncateSide: 'right',
 });
 
-/** Returns a model that confirms each token, with log-prob -1. */
+/** Returns a model that confirms each token with a log-prob of -1, and records its batches. */
 function yes() {
   const asked: PackedBatch[] = [];
   return {
@@ -308,7 +311,7 @@ describe('verifier', () => {
     expect(model.asked).toEqual([]);
   });
 
-  /** Returns a task with a clock, and a reward that never repeats. */
+  /** Returns a task with a tool that reads the clock, and a reward that never repeats. */
   const clock = (): Task => {
     let [time, scores] = [100, 0];
     const { tools = [], ...task } = gsm8kToolTask();
@@ -331,7 +334,7 @@ describe('verifier', () => {
     expect((await verdicts({}))[0]).toBe('forged mask');
     expect((await verdicts({ trusted: { tools } }))[0]).toBe('forged reward');
     expect(await verdicts({ trusted: { tools, reward: true } })).toEqual(['accepted', 'accepted', 'accepted']);
-    // A trusted output must still be the text of the tokens.
+    // Even a trusted tool output must be the text of the sample's tokens.
     samples[1].messages[1] = { role: 'tool', content: 'it is late' };
     expect((await verdicts({ trusted: { tools, reward: true } }))[0]).toBe('forged mask');
   });

@@ -11,7 +11,7 @@ test('the largest error of several, 0 of none, NaN of an output with NaN', () =>
   expect(relativeError([1, NaN, 2], [1, 1, 2])).toBeNaN();
 });
 
-/** One token per row, ratio 1: loss -A summed over two rows, token-mean. */
+/** Case: one token per row, all ratios 1. The loss -A is summed over two rows and divided by the number of tokens (token-mean). */
 const vanilla = {
   kind: 'policy_loss',
   mode: 'vanilla',
@@ -108,7 +108,7 @@ test('bypass mode: rejection from the current policy, REINFORCE with its weights
   expect(verifyCases({ cases: [{ ...clip, loss: -1.2, dlogp: [0, 0, 0, 0] }] }).maxError).toBeLessThan(1e-7);
 });
 
-/** Returns a row of one token at the given log ratio, and the results of verl's formulas, computed by hand. */
+/** Returns a row with one token at the given log ratio, and the results of verl's formulas, computed by hand. */
 const edge = (mode: string, logRatio: number, adv: number, loss: number, dlogp: number, more: object = {}) => ({
   kind: 'policy_loss',
   mode,

@@ -33,7 +33,7 @@ test('a model path that is not a YAML stays unchanged', async () => {
   expect(await withWarmStart(config)).toBe(config);
 });
 
-/** Writes a warm start of 3 steps that has reached `steps`. */
+/** Writes the folder of a warm start with 3 steps, with checkpoints at `steps`. */
 async function warmStart(task: object, ...steps: number[]) {
   const folder = mkdtempSync(join(tmpdir(), 'webgrpo-warm-'));
   const source = join(folder, 'sft.yaml');

@@ -1,4 +1,4 @@
-/** Figure 1.2, how often a group is silent, and figure 1.3, one group by six methods. */
+/** Figure 1.2, how often a group is silent (all rewards equal), and figure 1.3, the advantages of one group by six methods. */
 
 import { short, signed } from '../../../src/ui/format.ts';
 import { move, movedTo, numberOf } from '../kit/address.ts';

@@ -4,7 +4,10 @@ import { keyedRng } from '../../../src/tasks/random.ts';
 import type { CodeExercise, Exercise, NumbersExercise, TickExercise } from '../kit/checks.ts';
 import { advantagesBy } from '../kit/recordings.ts';
 
-/** Relative difference below which two advantages count as equal. The small constant that prevents a division 0 / 0 has less effect. */
+/**
+ * Relative difference below which two advantages count as equal. The effect of the small constant that prevents a division 0 / 0 is smaller
+ * than that.
+ */
 const CLOSE = 1e-3;
 
 const close = (a: unknown, b: number): boolean =>
@@ -18,7 +21,7 @@ const MISSING = [
   [NaN, 1, NaN, NaN],
 ];
 
-/** Groups of 2 to 16 tries. A third of them has a try without a reward. */
+/** Test groups of 2 to 16 tries. A third of the groups contain a try without a reward. */
 function drawnGroups(): number[][] {
   const rng = keyedRng('lesson 1');
   return Array.from({ length: 100 }, (_, g) => {
@@ -30,7 +33,7 @@ function drawnGroups(): number[][] {
 
 const GROUPS = [ONE_OF_EIGHT, [1, 0, 1, 1, 0, 0, 0, 1], [1, 0], ...SAME, ...MISSING, ...drawnGroups()];
 
-/** Returns numbers as a reader would write them. */
+/** Formats numbers as a reader would write them. */
 const shown = (values: readonly unknown[]): string =>
   `[${values
     .map((value) => {
@@ -110,7 +113,7 @@ export function advantages(rewards) {
   ],
 };
 
-/** Groups to tick, by letter. */
+/** Groups of the exercise, by the letter of their box. */
 const TICKED: Record<string, number[]> = {
   a: [0.3, 0.3, 0.3, 0.3],
   b: [0, 0, 0, 0],
@@ -124,7 +127,7 @@ const SILENT = Object.keys(TICKED).filter((id) => advantagesBy('grpo', TICKED[id
 
 const steep = advantagesBy('grpo', TICKED['c'])[3];
 
-/** Sentence for a mistake about each group. */
+/** Sentence about each group, shown if its box is ticked or left empty by mistake. */
 const ABOUT: Record<string, string> = {
   a: 'The group of 0.3s is missing. 0.3 against 0.3 is a draw, so nothing is left to learn from.',
   b: 'The group of 0s is missing. No try did better than the others, so no try is pushed.',

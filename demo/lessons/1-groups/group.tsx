@@ -15,18 +15,18 @@ import { isPredicted, predicted } from '../kit/predict.tsx';
 import { advantagesBy, type Method, METHODS, questionOf, triesOf } from '../kit/recordings.ts';
 import { METHOD_NAMES, RECORDED } from './stills.ts';
 
-/** Seconds from the first press to the last try, on two cores that had other work too. Later presses take half a second. */
+/** Seconds from the first press to the last try, on two cores that other programs used too. Later presses take half a second. */
 const COLD_S = 10;
 /** Axis of the bars, unless an advantage is larger. */
 const LEAST_AXIS = 3;
 
-/** Tries that were drawn in this tab, of one problem. */
+/** Tries at one problem that the model of this tab sampled. */
 const drawn = signal<{ problem: number; tries: LoggedRollout[] } | undefined>(undefined);
 
 /** Reward of a try as the reader set it: a number, NaN = no reward, undefined = left out of the group. */
 type Given = number | undefined;
 
-/** Returns the rewards of the address, or those of the tries. */
+/** Returns the rewards in the address, or the tries' own rewards. */
 function givenRewards(tries: readonly LoggedRollout[]): Given[] {
   const parts = movedTo('rewards')?.split(',') ?? [];
   return tries.map(({ score }, i) => {
@@ -40,7 +40,7 @@ function givenRewards(tries: readonly LoggedRollout[]): Given[] {
 
 const written = (given: Given): string => (given === undefined ? 'x' : Number.isNaN(given) ? '-' : String(given));
 
-/** How much harder group B's right try is pushed, by the reader's guess. */
+/** How much more strongly group B's right try is pushed up than group A's, as the reader guessed. */
 const GUESSES: Readonly<Record<string, number>> = { same: 1, times: 2.6, eight: 8 };
 
 /** Returns the guessed advantage of the right try of group B, if the figure shows this group as it was recorded. */
@@ -57,7 +57,7 @@ function guessedPush(problem: number, method: Method): number | undefined {
   );
 }
 
-/** Returns the figure's data: the tries with the reader's rewards and their advantages, and which of them are left out. */
+/** Returns the figure's data: the tries with the reader's rewards and their advantages, and which tries are left out. */
 function shownGroup() {
   const problem = Math.round(numberOf('problem', 0, 0, RECORDED.groups.length - 1));
   const live = drawn.value?.problem === problem ? drawn.value.tries : undefined;
@@ -169,9 +169,9 @@ interface OneTryProps {
   place: number;
   shown: LoggedRollout;
   given: Given;
-  /** undefined = not shown yet, or left out. */
+  /** Advantage of the try; undefined = not shown yet, or the try is left out. */
   advantage: number | undefined;
-  /** Advantage at the end of the axis. */
+  /** Size of an advantage at the end of the axis. */
   most: number;
   guess: number | undefined;
   onGiven: (to: Given) => void;
@@ -256,7 +256,7 @@ function DrawButtons({ problem, isLive }: { problem: number; isLive: boolean }) 
   );
 }
 
-/** Says whether the drawn tries are the recorded ones. On another GPU the last bits of a probability can differ. */
+/** Says whether the tries sampled here equal the recorded ones. On another GPU the last bits of a probability can differ. */
 function sameAsRecorded(problem: number, tries: readonly LoggedRollout[]): string {
   const texts = (of: readonly { messages: LoggedRollout['messages'] }[]) =>
     of
@@ -278,7 +278,7 @@ export function reward({ text, answer, toolCalls, correct }) {
 }
 `;
 
-/** A reward as code, which scores the shown tries. */
+/** The reader's reward as code, which scores the shown tries. */
 function RewardCode({ tries }: { tries: readonly LoggedRollout[] }) {
   const code = useSignal(REWARD);
   const result = useSignal<Checked | undefined>(undefined);

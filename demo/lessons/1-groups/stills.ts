@@ -1,4 +1,6 @@
-/** Data of lesson 1, its numbers, and its pictures for readers without JavaScript. Vite puts the pictures into the page's HTML. */
+/**
+ * Data of lesson 1, the numbers in its text, and its pictures for readers without JavaScript. Vite puts the pictures into the page's HTML.
+ */
 
 import { mean, std } from '../../../src/grpo/advantages/index.ts';
 import { short, signed } from '../../../src/ui/format.ts';
@@ -18,7 +20,7 @@ const [groupA, groupB] = [rewardsOf(0), rewardsOf(1)];
 const stepOf = (step: number) => RECORDED.run.steps.find(([number]) => number === step)!;
 const pushOf = (rewards: number[]) => advantagesBy('grpo', rewards)[rewards.indexOf(1)];
 
-/** Numbers of the lesson's text, by the name in its HTML. */
+/** Numbers in the lesson's text, by their name in the HTML. */
 export const NUMBERS: Readonly<Record<string, string>> = {
   'right-a': `${groupA.filter((r) => r === 1).length}`,
   'right-b': `${groupB.filter((r) => r === 1).length}`,
@@ -47,7 +49,7 @@ export function percent(share: number): string {
 export const methodRows = (rewards: readonly number[], tokens: readonly number[] = []) =>
   METHOD_NAMES.map((method) => ({ name: METHODS[method].name, values: advantagesBy(method, rewards, tokens) }));
 
-/** Describes rows for a screen reader: the largest push by each method. */
+/** Describes rows for a screen reader: the advantage of each try, by method. */
 export const rowsInWords = (rows: readonly { name: string; values: readonly number[] }[]): string =>
   rows.map(({ name, values }) => `${name} ${values.map(signed).join(', ')}`).join('; ');
 
@@ -70,7 +72,7 @@ function groupTable(group: number): string {
 const at = { p: stepOf(1)[1], n: 8 };
 const rows = methodRows(groupB);
 
-/** Pictures by the number of their figure. */
+/** Pictures by the number of their figure, as HTML. */
 export const STILLS: Readonly<Record<string, string>> = {
   '1.1': `${groupTable(0)}${groupTable(1)}`,
   '1.2': silencePlot(

@@ -1,4 +1,4 @@
-/** Figure 2.1: losses over the ratio, and a loss that the reader writes. */
+/** Figure 2.1: losses as curves over the ratio, and a loss that the reader writes. */
 
 import { signal, useSignal } from '@preact/signals';
 import { useEffect, useState } from 'preact/hooks';
@@ -23,10 +23,10 @@ import {
   valuePlot,
 } from './plots.ts';
 
-/** The loss of the reader that figure 2.1 draws; it has a column in figure 2.2. */
+/** The reader's own loss, which figure 2.1 draws and figure 2.2 has a column for. */
 export const ownLoss = signal<OpenRule<'loss'> | undefined>(undefined);
 
-/** Losses that are drawn at first. */
+/** Ids of the losses that figure 2.1 draws at first. */
 const FIRST = 'grpo,cispo,sapo';
 
 /** Returns the reader's numbers. */
@@ -42,7 +42,7 @@ function givenNumbers(): Numbers {
   };
 }
 
-/** Says what a loss does at one ratio. */
+/** Returns the pull of a loss at one ratio as text, or "held". */
 const pullText = ({ pull, held }: Curve): string => (held[0] === 1 ? 'held' : signed(pull[0]));
 
 /** Figure 2.1. */
@@ -169,7 +169,7 @@ function NumberSliders({ numbers }: { numbers: Numbers }) {
   );
 }
 
-/** The losses, to tick, with what each does at the ratio. */
+/** Boxes for the losses, each with the pull of the loss at the current ratio. */
 function Losses({ shown, at, own }: { shown: readonly string[]; at: (id: string) => Curve; own: boolean }) {
   const toggle = (id: string) =>
     move({ show: (shown.includes(id) ? shown.filter((one) => one !== id) : [...shown, id]).join(',') });
@@ -213,16 +213,16 @@ export function loss({ advantage, ratio, clipLow, clipHigh }) {
 }
 `;
 
-/** Longest code that goes into the address. */
+/** Maximum length of code that is stored in the address. */
 const LONGEST = 4000;
 
 interface OwnCurves {
   curve: Curve;
-  /** The curve at the handle's ratio alone. */
+  /** The value of the curve at the handle's ratio alone. */
   at: Curve;
 }
 
-/** Runs the reader's loss whenever it, or a number that it reads, changes. */
+/** Runs the reader's loss whenever the loss, or a number that it reads, changes. */
 function useOwnCurves(
   rule: OpenRule<'loss'> | undefined,
   {
@@ -267,7 +267,7 @@ function useOwnCurves(
   return rule && curves;
 }
 
-/** Returns what a sandbox says about a loss that fails. */
+/** Returns the sandbox's error message about a loss that fails. */
 export function failure(error: unknown): Checked {
   const { line, column, message } = error as { line?: number; column?: number; message: string };
   return { ok: false, says: line === undefined ? message : `Line ${line}: ${message}`, line, column };
@@ -283,7 +283,7 @@ function replaceOwn(rule: OpenRule<'loss'> | undefined): void {
   ownLoss.value = rule;
 }
 
-/** A loss as code, which figure 2.1 draws. */
+/** The reader's loss as code, which figure 2.1 draws. */
 function OwnLoss({ isDrawn, result }: OwnLossProps) {
   const given = movedTo('code');
   const code = useSignal(given ?? START);

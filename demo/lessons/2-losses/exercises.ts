@@ -9,7 +9,7 @@ import { ratioCurve, settingOf } from './losses.ts';
 const CLIP = { clipRatioLow: 0.2, clipRatioHigh: 0.28, clipRatioC: 3 };
 
 /**
- * Ratios and advantages at which a reader's loss is evaluated: first those that show the known mistakes, then the grid of
+ * Ratios and advantages at which a reader's loss is evaluated: first cases that reveal the known mistakes, then the grid of
  * `checkPolicyLoss`.
  */
 const CASES = [
@@ -30,9 +30,9 @@ const TOKENS: RuleTokens = {
   clipHigh: CLIP.clipRatioHigh,
 };
 
-/** Returns the library's values and slopes at all cases. */
+/** Returns the library's values and slopes of a loss for all `CASES`. */
 function libraryLosses(name: string): RuleLosses {
-  // The dual clip is off: it has an exercise of its own.
+  // The dual clip is off, because another exercise is about the dual clip.
   const { loss, spec } = settingOf(name, { ...CLIP, clipRatioC: 1e6 }, { wMax: 1 + CLIP.clipRatioHigh });
   const { advantages, logProbs: logp, oldLogProbs: oldLogp } = TOKENS;
   const seqStart = [...CASES.keys(), CASES.length];
@@ -41,16 +41,16 @@ function libraryLosses(name: string): RuleLosses {
   return { losses: Array.from(perToken), grads: Array.from(grad) };
 }
 
-/** A slope by differences has an error of about 1e-8 at these values. */
+/** A slope that is computed from differences has an error of about 1e-8 for these values. */
 const CLOSE = 1e-4;
 
 const close = (a: number, b: number): boolean => Math.abs(a - b) <= CLOSE * Math.max(1, Math.abs(b));
 const alike = (a: readonly number[], b: readonly number[]): boolean => a.every((value, e) => close(value, b[e]));
 
-/** A known mistake: a function that returns true if the results show it, and the sentence about it. */
+/** A known mistake: a function that returns true if the results of the reader's loss show the mistake, and a sentence about it. */
 type Known = [(given: RuleLosses) => boolean, string];
 
-/** Returns the sentence of the first known mistake, or the first case that differs. */
+/** Returns the sentence about the first known mistake that the results show, otherwise a sentence about the first case that differs. */
 function judgeLoss(name: string, known: readonly Known[], [given]: readonly unknown[]): string | undefined {
   const [own, library] = [given as RuleLosses, libraryLosses(name)];
   if (alike(own.losses, library.losses) && alike(own.grads, library.grads)) return undefined;
@@ -151,7 +151,7 @@ export function loss({ advantage, ratio, clipLow, clipHigh }) {
   ],
 };
 
-/** Tokens to tick, by letter. */
+/** Tokens of the exercise, by the letter of their box. */
 const TICKED: Record<string, { advantage: number; ratio: number }> = {
   a: { advantage: 1, ratio: 0.5 },
   b: { advantage: 1, ratio: 0.79 },

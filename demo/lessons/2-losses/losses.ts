@@ -1,4 +1,4 @@
-/** Curves of a loss over the ratio, and its pull on real tokens. The library computes every number. */
+/** Computes curves of a loss over the ratio, and the pull of a loss on recorded tokens, with the library's own functions. */
 
 import type { RuleLosses, RuleTokens } from '../../../src/extensions/modules/index.ts';
 import { RECIPES, VERL_DEFAULTS } from '../../../src/grpo/config/recipes.ts';
@@ -19,7 +19,7 @@ interface LossSetting {
 export const OLD_LOG_PROB = Math.log(0.1);
 
 /**
- * Returns a loss with the numbers that its paper published.
+ * Returns a loss with the settings that its paper published.
  * @param name a recipe (`grpo`, `dapo`, ...) or a `lossMode`
  */
 export function settingOf(
@@ -43,12 +43,12 @@ export function settingOf(
   return { loss, spec, aggregation: actor.lossAggMode as LossAggMode };
 }
 
-/** A loss over ratios: [ratios] each. */
+/** Values of a loss over the ratio. Each array has one entry per ratio. */
 export interface Curve {
   loss: Float64Array;
   /** -d loss / d logp: above 0, the update makes the token more likely. */
   pull: Float64Array;
-  /** 1 = the loss holds the token: it does not pull, although the advantage is not 0. */
+  /** 1 = the loss holds the token: the pull is 0, although the advantage is not 0. */
   held: Uint8Array;
 }
 
@@ -60,7 +60,7 @@ interface CurveOptions {
   oldLogProb?: number;
 }
 
-/** Returns a loss over the ratio. Each ratio belongs to a separate try of one token. */
+/** Computes a loss over the ratio. Each ratio is treated as a separate try of one token. */
 export function ratioCurve(
   name: string,
   { ratios, advantage, clip, numbers, oldLogProb = OLD_LOG_PROB }: CurveOptions,
@@ -93,7 +93,7 @@ function curveOf(losses: ArrayLike<number>, grads: ArrayLike<number>, advantage:
   };
 }
 
-/** Returns the tokens of a curve as an own loss reads them. */
+/** Returns one token per ratio, in the form in which a custom loss of the reader receives tokens. */
 export function curveTokens(
   ratios: ArrayLike<number>,
   advantage: number,
@@ -110,10 +110,10 @@ export function curveTokens(
   };
 }
 
-/** Returns the curve of an own loss that a sandbox computed for `curveTokens`. */
+/** Returns the curve of a reader's loss, from the results of a sandbox for `curveTokens`. */
 export const ownCurve = ({ losses, grads }: RuleLosses, advantage: number): Curve => curveOf(losses, grads, advantage);
 
-/** A try as a loss reads it: [tokens] each. */
+/** A try as a loss receives it. Each array has one entry per token. */
 export interface LossRow {
   /** 1 = trained. */
   mask: ArrayLike<number>;
@@ -122,20 +122,23 @@ export interface LossRow {
   advantage: number;
 }
 
-/** Pull of one loss on all tokens of a batch. */
+/** Pull of one loss on all tokens of a batch, and summaries of it. */
 export interface LossOnTokens {
   name: string;
   tokens: TokenNumbers;
   /** Share of the trained tokens that the loss holds. */
   heldShare: number;
-  /** Effective sample size of the pulls over their number: 1 if all pull alike, 1 / tokens if only one pulls. */
+  /**
+   * Effective sample size of the pulls divided by the number of tokens: 1 if all tokens are pulled alike, 1 / tokens if only one token is
+   * pulled.
+   */
   effectiveShare: number;
   /** Share of the pull that is on tries with an advantage above 0. */
   rightShare: number;
 }
 
 /**
- * Returns the pull of several losses on the same tokens, with the aggregation and the clip of each paper.
+ * Returns the pull of several losses on the same tokens. Each loss has the aggregation and the clip of its paper.
  * @param o.logProbs current log-probs, in the shape of the rows
  */
 export function tokenGradients(
@@ -157,7 +160,10 @@ function onTokens(
   return pullsOf(rows, entries, computePolicyLoss(spec, entries, loss));
 }
 
-/** Returns the tokens of a batch as an own loss reads them. Recorded tokens have no entropy: it is 1 for all. */
+/**
+ * Returns the tokens of a batch in the form in which a custom loss of the reader receives tokens. Recorded tokens have no entropy, so the
+ * entropy is 1 for all.
+ */
 export function batchTokens(
   rows: readonly LossRow[],
   logProbs: readonly ArrayLike<number>[],
@@ -167,7 +173,7 @@ export function batchTokens(
   return { advantages, logProbs: logp, oldLogProbs: oldLogp, entropies: advantages.map(() => 1), clipLow, clipHigh };
 }
 
-/** Returns the pull of an own loss that a sandbox computed for `batchTokens`, as a mean over tokens. */
+/** Returns the pull of a reader's loss, from the results of a sandbox for `batchTokens`, as a mean over tokens. */
 export function ownOnTokens(
   rows: readonly LossRow[],
   { grads }: RuleLosses,
@@ -180,7 +186,7 @@ export function ownOnTokens(
   return { name: 'own', ...pullsOf(rows, entries, { grad, clipped: grad.map(() => 0) }) };
 }
 
-/** Returns all tokens of a batch in one row, with the first token of each try. */
+/** Returns all tokens of a batch in one row, with the index of each try's first token. */
 function entriesOf(
   rows: readonly LossRow[],
   logProbs: readonly ArrayLike<number>[],
@@ -223,7 +229,10 @@ function pullsOf(
   };
 }
 
-/** Returns each try's share of the pull on fresh samples, with the sign of its advantage. Only the weights differ between the modes. */
+/**
+ * Returns each try's share of the pull on fresh samples, with the sign of its advantage. The modes of aggregation differ only in the
+ * tokens' weights.
+ */
 export function pullShares(
   mode: LossAggMode,
   lengths: readonly number[],

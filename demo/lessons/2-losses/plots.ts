@@ -1,4 +1,4 @@
-/** Picture of lesson 2: losses over the ratio of a token, as SVG text. */
+/** Picture of lesson 2: losses as curves over the ratio of a token, as SVG text. */
 
 import { line, picture, round, text } from '../kit/plot.ts';
 import type { ClipRange } from '../../../src/grpo/losses/types.ts';
@@ -11,7 +11,7 @@ export interface DrawnLoss {
   curve: Curve;
 }
 
-/** Losses that figure 2.1 can draw. The numbers of the first, of CISPO and of SAPO are a reader's. */
+/** Losses that figure 2.1 can draw. The reader can set the parameters of `grpo`, CISPO and SAPO. */
 export const DRAWN: readonly { id: string; name: string; note: string }[] = [
   { id: 'grpo', name: 'PPO', note: 'with your clip; the loss of GRPO' },
   { id: 'dapo', name: "DAPO's clip", note: '0.2 below, 0.28 above, c = 10' },
@@ -22,7 +22,7 @@ export const DRAWN: readonly { id: string; name: string; note: string }[] = [
   { id: 'unclipped', name: 'No clip', note: 'importance sampling alone' },
 ];
 
-/** A reader's numbers. Default: those that the losses' papers published. */
+/** Parameters that the reader can set. Default: the values that the losses' papers published. */
 export interface Numbers {
   advantage: number;
   low: number;
@@ -35,20 +35,20 @@ export interface Numbers {
 
 export const PUBLISHED: Numbers = { advantage: 1, low: 0.2, high: 0.2, c: 3, wMax: 5, tau: undefined };
 
-/** Range of the ratio axis. GSPO clips a thousand times closer to 1. */
+/** Range of the ratio axis. 'close' is for GSPO, whose clip range is about a thousand times narrower. */
 export const SCALES = { wide: { from: 0.05, to: 8 }, close: { from: 0.998, to: 1.002 } } as const;
 export type Scale = keyof typeof SCALES;
 
 const POINTS = 241;
 
-/** Returns ratios at equal distances of their logarithms. */
+/** Returns ratios whose logarithms are evenly spaced. */
 export function ratiosOf(scale: Scale): Float64Array {
   const { from, to } = SCALES[scale];
   const step = Math.log(to / from) / (POINTS - 1);
   return Float64Array.from({ length: POINTS }, (_, i) => from * Math.exp(i * step));
 }
 
-/** Returns the curve of a loss of `DRAWN` at a reader's numbers. */
+/** Returns the curve of a loss of `DRAWN` with the reader's parameters. */
 export function drawnCurve(
   id: string,
   ratios: ArrayLike<number>,
@@ -169,7 +169,10 @@ function chart(size: typeof PULL, losses: readonly DrawnLoss[], o: ChartOptions)
   return picture(isMain ? 'plot pulls' : 'plot values', size.width, size.height, o.label, content.join(''));
 }
 
-/** Returns runs of indices whose values are within the picture. A jump to another value starts a run, so that it has no slanted line. */
+/**
+ * Returns runs of indices whose values are within the picture. A jump to another value starts a run, so that no slanted line is drawn
+ * across the jump.
+ */
 function segments(values: Float64Array, low: number, high: number): number[][] {
   const parts: number[][] = [[]];
   const jump = 0.08 * (high - low);

@@ -1,4 +1,6 @@
-/** Data of lesson 2, its numbers, and its pictures for readers without JavaScript. Vite puts the pictures into the page's HTML. */
+/**
+ * Data of lesson 2, the numbers in its text, and its pictures for readers without JavaScript. Vite puts the pictures into the page's HTML.
+ */
 
 import { computeAdvantages } from '../../../src/grpo/advantages/index.ts';
 import type { LossAggMode } from '../../../src/grpo/losses/index.ts';
@@ -14,9 +16,9 @@ interface Recorded {
   commit: string;
   adapter: string;
   date: string;
-  /** Learning rate of the updates. */
+  /** Learning rate of the recorded updates. */
   rate: number;
-  /** Numbers of updates after which log-probs were taken. */
+  /** Numbers of updates after which log-probs were recorded. */
   updates: number[];
   /** First step of the page's recorded run. */
   run: { command: string; commit: string; pgLoss: number; reward: number };
@@ -79,7 +81,7 @@ export const [RIGHT_LENGTH, WRONG_LENGTH] = [1, 0].map((reward) =>
 );
 
 const rightA = RECORDED.groups[0].tries[0];
-/** The token of the try of group A that the updates moved against its pull. */
+/** Index of the token of `rightA` whose probability the updates moved against the token's pull. */
 const STRAY = 4;
 const ratio = (one: { logProbs: number[][] }, u: number, t: number) =>
   Math.exp(one.logProbs[u][t] - one.logProbs[0][t]);
@@ -91,7 +93,7 @@ const pushA = advantagesOf([1, 1, 1, 1, 0, 0, 0, 0]);
 const sharesBy = (mode: LossAggMode) => pullShares(mode, groupA, pushA, MAX_LENGTH);
 const rightShare = (mode: LossAggMode) => sharesBy(mode).reduce((sum, share) => sum + Math.max(0, share), 0);
 
-/** Numbers of the lesson's text, by the name in its HTML. */
+/** Numbers in the lesson's text, by their name in the HTML. */
 export const NUMBERS: Readonly<Record<string, string>> = {
   tokens: `${RECORDED.groups.flatMap(({ tries }) => tries.map(trainedCount)).reduce((a, b) => a + b)}`,
   'first-1': ratio(rightA, 1, 0).toFixed(2),
@@ -124,7 +126,7 @@ function pullTable(): string {
   return `<table><caption>Pull at five ratios</caption><thead><tr><th>loss</th>${FIGURE_RATIOS.map((at) => `<th>${at}</th>`).join('')}</tr></thead><tbody>${rows.join('')}</tbody></table>`;
 }
 
-/** Writes a share that is undefined if a loss pulls nothing. */
+/** Formats a share. NaN means that the loss pulls no token. */
 export const shareText = (share: number): string => (Number.isNaN(share) ? 'no pull' : percent(share));
 
 function updatesTable(): string {
@@ -155,7 +157,7 @@ const ratios = ratiosOf('wide');
 const drawn = DRAWN.map((one) => ({ ...one, curve: drawnCurve(one.id, ratios, PUBLISHED) }));
 const modes = modeRows(groupA, pushA);
 
-/** Pictures by the number of their figure. */
+/** Pictures as HTML, by the number of their figure. */
 export const STILLS: Readonly<Record<string, string>> = {
   '2.1': `${pullPlot(drawn, 'wide', { advantage: 1, ratio: 1 }, 'Pull of seven losses over the ratio, at advantage +1. The table below has the numbers.')}${pullTable()}`,
   '2.2': updatesTable(),

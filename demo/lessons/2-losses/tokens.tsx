@@ -1,4 +1,4 @@
-/** Figure 2.2: the pull of five losses on every token of a real try, after some updates on it. */
+/** Figure 2.2: the pull of five losses on every token of a real try, after some updates on that try. */
 
 import { signal, useComputed, useSignal } from '@preact/signals';
 import { useEffect, useState } from 'preact/hooks';
@@ -15,10 +15,10 @@ import { PUBLISHED } from './plots.ts';
 import { COLUMN_NAMES, COLUMNS, MAX_LENGTH, percent, pullsAfter, RECORDED, rowsAfter, shareText } from './stills.ts';
 import type { TokenGroup, TokenTry } from './updates.ts';
 
-/** Seconds from the first press to the last update on two quiet cores: an estimate. 122 s were measured at a load of 35. */
+/** Estimated seconds from the first press to the last update on two quiet cores. 122 s were measured at a load of 35. */
 const COLD_S = 25;
 
-/** Groups that were sampled and updated in this tab. */
+/** Groups of tries that were sampled, and trained on, in this tab. */
 const drawn = signal<TokenGroup[] | undefined>(undefined);
 
 interface ShownTry extends TokenTry {
@@ -27,7 +27,7 @@ interface ShownTry extends TokenTry {
   name: string;
 }
 
-/** Returns the different tries of the groups. Equal tries are shown once. */
+/** Returns the tries of the groups without duplicates: equal tries of a group are shown once. */
 function differentTries(groups: readonly TokenGroup[]): ShownTry[] {
   let row = 0;
   return groups.flatMap(({ tries }, g) => {
@@ -181,7 +181,7 @@ export function TokensFigure() {
   );
 }
 
-/** Returns the pull of the reader's loss on all tokens; undefined without one, or if it fails on them. */
+/** Returns the pull of the reader's loss on all tokens; undefined without such a loss, or if the loss fails on these tokens. */
 function useOwnPulls(groups: readonly TokenGroup[], u: number): LossOnTokens | undefined {
   const rule = ownLoss.value;
   const [pulls, setPulls] = useState<LossOnTokens | undefined>(undefined);
@@ -200,7 +200,7 @@ function useOwnPulls(groups: readonly TokenGroup[], u: number): LossOnTokens | u
   return rule && pulls;
 }
 
-/** Updates the model in this tab on the same two groups. */
+/** Trains the model of this tab on the same two groups as the recording. */
 async function update(signal: AbortSignal, say: (text: string) => void): Promise<string> {
   const [{ live }, { updatesOn }] = await Promise.all([import('../kit/live.ts'), import('./updates.ts')]);
   const onUpdate = (updates: number) => say(`${updates} of ${RECORDED.updates.at(-1)} updates done.`);

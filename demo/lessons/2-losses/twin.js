@@ -22,7 +22,7 @@ for (const advantage of [1, -1]) {
     const pulls = RATIOS.map((ratio) => {
       const token = { logp: OLD + Math.log(ratio), oldLogp: OLD, advantage, selected: false };
       const all = /** @type {any} */ ({ clipRatioC: 3, ...numbers });
-      // A try of one token: its sum is its own term.
+      // A try of one token: the sum over the try equals the token's own term.
       const sequence = { length: 1, sum: sequenceTerm?.of(all, token) ?? 0, advantageSum: advantage };
       return [`r ${ratio}`, Number((-row(all, token, sequence).grad).toFixed(3)) + 0];
     });

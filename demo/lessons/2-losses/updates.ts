@@ -1,4 +1,7 @@
-/** Updates of a model on the same tries again and again, with every token's log-prob after each. The page and scripts/record-losses.mjs call it. */
+/**
+ * Updates a model repeatedly on the same tries, and returns every token's log-prob after each update. The page and
+ * scripts/record-losses.mjs call it.
+ */
 
 import { Learner } from '../../../src/extensions/learner/index.ts';
 import { computeAdvantages } from '../../../src/grpo/advantages/index.ts';
@@ -8,7 +11,7 @@ import type { TrainerEngine } from '../../../src/grpo/types.ts';
 import type { Sample } from '../../../src/grpo/update/batch.ts';
 import type { Message, Task } from '../../../src/tasks/task.ts';
 
-/** Numbers of updates after which log-probs are taken. */
+/** Numbers of updates after which log-probs are computed. */
 export const UPDATES = [0, 1, 2, 4, 8];
 
 /** Learning rate: ten times the recipe's, so that eight updates move ratios beyond the clip. */
@@ -21,11 +24,11 @@ export interface TokenTry {
   tokens: string[];
   /** 1 = sampled by the model and trained; 0 = written by a tool or the template. */
   mask: number[];
-  /** [UPDATES][tokens] natural log-probs; the first are those of sampling. */
+  /** [UPDATES][tokens] natural log-probs. The first row has the log-probs at sampling time. */
   logProbs: number[][];
 }
 
-/** A problem with its tries, the right ones first, then by length. */
+/** A problem with its tries: right tries first, shorter tries before longer ones. */
 export interface TokenGroup {
   prompt: Message[];
   answer: string;
@@ -41,12 +44,12 @@ interface UpdateOptions {
   onUpdate?: (updates: number) => void;
 }
 
-/** Decimals of a stored log-prob. */
+/** Number of decimals of a stored log-prob. */
 const DECIMALS = 5;
 
 /**
- * Samples the groups as step 1 does, then makes updates on them with the config's loss. The weights are put back at the end. Returns undefined
- * if `signal` aborts.
+ * Samples the groups as step 1 does, then makes updates on them with the config's loss. The initial weights are restored at the end.
+ * Returns undefined if `signal` aborts.
  */
 export async function updatesOn(
   generation: { config: TrainConfig; engine: TrainerEngine; task: Task },

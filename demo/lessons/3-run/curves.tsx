@@ -11,7 +11,7 @@ import { Figure, Slider } from '../kit/figure.tsx';
 import { METRICS, metricPlot, RECORDED } from './stills.ts';
 
 const STEPS = 80;
-/** Tries shown: the recording has eight of each of two problems. */
+/** Number of tries that are shown, of the sixteen that the recording has for each step: eight of each of two problems. */
 const SHOWN = 4;
 
 /** Figure 3.3. */
@@ -61,7 +61,7 @@ export function CurvesFigure() {
   );
 }
 
-/** Tries of a step of the recorded run, which is loaded when the figure is drawn. */
+/** Shows the tries of a step of the recorded run, which is loaded when the figure is drawn. */
 function StepTries({ at }: { at: number }) {
   const [recording, setRecording] = useState<Recording | undefined>(undefined);
   useEffect(() => {

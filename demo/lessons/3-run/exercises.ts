@@ -10,10 +10,10 @@ const COMPARE = "    const advantages = computeAdvantages('grpo', { rewards, gro
 const NUDGE = '    const { gradNorm } = await learner.optimStep({ lr }); // nudge\n';
 const GRADIENT = "    const { metrics } = await learner.forwardBackward(rows, 'grpo');\n";
 
-/** Returns the loop with its two lines replaced. */
+/** Returns the text of the loop with its two central lines replaced. */
 const loop = (compare: string, nudge: string): string => text.replace(COMPARE, compare).replace(NUDGE, nudge);
 
-/** Steps that the loop of exercise 3.1 runs. */
+/** Number of steps of the loop of exercise 3.1. */
 const STEPS = 12;
 
 const PUSHED = 'Every try was pushed up, the bad ones a little less. In a group the advantages should add up to 0.';
@@ -55,7 +55,7 @@ const COMPLETE: LoopExercise = {
   ],
 };
 
-/** Seed of the curves in exercise 3.2, and the rate of each: A, B, C. */
+/** Seed of the curves in exercise 3.2. MATCHED: the learning rate of each curve, A, B, C. */
 export const MATCH_SEED = 2;
 export const MATCHED = [1e-2, 1e-4, 1e-3];
 
@@ -63,7 +63,9 @@ const nameOf = (lr: number): string => RATES.find((rate) => rate.lr === lr)!.nam
 const seedOf = (lr: number) => runsOf(lr).find(({ seed }) => seed === MATCH_SEED)!;
 const letters = ['A', 'B', 'C'];
 
-/** Returns a sentence on the chart in which a curve differs from those of the chosen learning rate, with both values. */
+/**
+ * Returns a sentence about the chart in which the curve differs most clearly from a curve of the chosen learning rate, with both values.
+ */
 function apart(k: number, chosen: number): string {
   const [is, would] = [seedOf(MATCHED[k]), seedOf(chosen)];
   const pair = [MATCHED[k], chosen];

@@ -26,10 +26,10 @@ import {
   timeParts,
 } from './stills.ts';
 
-/** Steps at which a reader predicts the reward. */
+/** Steps at which the reader predicts the mean reward. */
 export const PREDICTED_STEPS = [1, 15, 30, 45, 60];
 
-/** Runs of this tab: of the text in figure 3.1, and with the rate of figure 3.2. */
+/** Steps of the runs in this tab: `text` is the reader's loop of figure 3.1, `rate` is the run with the learning rate of figure 3.2. */
 const runs = { text: signal<readonly LoopStep[]>([]), rate: signal<readonly LoopStep[]>([]) };
 /** The loop that is running. */
 const running = signal<{ which: keyof typeof runs; stop: AbortController } | undefined>(undefined);
@@ -43,7 +43,7 @@ interface LoopWork {
   say: (text: string) => void;
 }
 
-/** Runs the loop to its end or Stop. Returns the mistake of the text. */
+/** Runs the loop until its end or until Stop. Returns the error in the loop's text; undefined if the loop ran. */
 async function run({ which, text: code, options = {}, say }: LoopWork): Promise<Checked | undefined> {
   const stop = new AbortController();
   running.value?.stop.abort();
@@ -75,7 +75,7 @@ async function run({ which, text: code, options = {}, say }: LoopWork): Promise<
   return undefined;
 }
 
-/** Seconds of 60 steps on two quiet cores: an estimate, 5 s for the model and 0.4 s a step. */
+/** Estimated seconds of 60 steps on two quiet cores: 5 s to load the model and 0.4 s per step. */
 const COLD_S = 30;
 
 const lastTime = (): string => {
@@ -178,7 +178,7 @@ export function LoopFigure() {
 
 const STILLS_SAY = /aria-label="([^"]*)"/.exec(STILLS['3.1'])![1];
 
-/** Tries of a step, one of each problem. */
+/** Shows the tries of a step, one of each problem. */
 function Tries({ shown: { step, tries } }: { shown: Pick<LoopStep, 'step' | 'tries'> }) {
   return (
     <table class="words">

@@ -45,7 +45,7 @@ const Faster = () => (
   />
 );
 
-/** The three runs of exercise 3.2, without their rates. */
+/** Charts of the three runs of exercise 3.2, without their learning rates. */
 const Runs = () => (
   <>
     {(['reward', 'entropy', 'gradNorm'] as Measure[]).map((measure) => {

@@ -1,4 +1,6 @@
-/** Data of lesson 3, its numbers, and its pictures for readers without JavaScript. Vite puts the pictures into the page's HTML. */
+/**
+ * Data of lesson 3, the numbers in its text, and its pictures for readers without JavaScript. Vite puts the pictures into the page's HTML.
+ */
 
 import { mean } from '../../../src/grpo/advantages/index.ts';
 import { duration, short } from '../../../src/ui/format.ts';
@@ -12,17 +14,17 @@ interface Recorded {
   commit: string;
   adapter: string;
   date: string;
-  /** Seconds of each step of the first run: draw, gradient, optimizer, all else. */
+  /** Seconds of each step of the first run, in this order: sampling tries, gradient, optimizer, everything else. */
   seconds: [number, number, number, number][];
-  /** Tries of some steps of the first run, one of each problem. */
+  /** Tries at some steps of the first run, one of each problem. */
   tries: Pick<LoopStep, 'step' | 'tries'>[];
-  /** The page's recorded run of gsm8k-tool: step and value by metric. */
+  /** The page's recorded run of gsm8k-tool: [step, value] pairs of each metric. */
   whole: { command: string; commit: string; metrics: Record<string, [number, number][]> };
-  /** Runs of the loop, value by step. The first is the run of figure 3.1. */
+  /** Recorded runs of the loop. The first is the run of figure 3.1. */
   runs: RecordedRun[];
 }
 
-/** Values by step; null at a step whose groups were all silent. */
+/** Values by step; null at a step in which all groups were silent. */
 type Values = readonly (number | null)[];
 
 export interface RecordedRun {
@@ -38,7 +40,7 @@ export const RECORDED = data as unknown as Recorded;
 
 export const STEPS = 60;
 
-/** Learning rates of the recorded runs, and the class of their curves. */
+/** Learning rates of the recorded runs, and the CSS class of each rate's curves. */
 export const RATES = [
   { lr: 1e-4, name: '0.0001', className: 'curve-c' },
   { lr: 1e-3, name: '0.001', className: 'curve-a' },
@@ -47,7 +49,7 @@ export const RATES = [
 
 export type Measure = 'reward' | 'entropy' | 'gradNorm';
 
-/** Measures of a run, and the end of their axes. */
+/** Measures of a run that a chart shows. `most` is the end of the chart's axis. */
 export const MEASURES: Readonly<Record<Measure, { name: string; most: number }>> = {
   reward: { name: 'reward, mean of 256 tries', most: 1 },
   entropy: { name: 'entropy, nats per token', most: 3 },
@@ -59,7 +61,7 @@ export const runsOf = (lr: number): RecordedRun[] => RECORDED.runs.filter((run) 
 
 const known = (values: Values): number[] => values.filter((value) => value !== null);
 
-/** Returns the mean of the known values among up to five that end at each; null without any. */
+/** Returns a moving average: at each step the mean of the last five values, without nulls. null if all five are null. */
 export const smoothed = (values: Values): (number | null)[] =>
   values.map((_, i) => {
     const near = known(values.slice(Math.max(0, i - 4), i + 1));
@@ -73,7 +75,7 @@ export const pointsOf = (values: Values): [number, number][] =>
 /** Returns the mean of the last five known values. */
 export const last = (values: Values): number => mean(known(values).slice(-5));
 
-/** Returns the mean curve of a rate's runs, and a band from the lowest to the highest. */
+/** Returns the mean curve of all runs with a learning rate, and a band from the lowest to the highest value. */
 export function bandOf({ lr, name, className }: (typeof RATES)[number], measure: Measure): NamedCurve {
   const runs = runsOf(lr).map((run) => smoothed(run[measure]));
   const steps = Array.from({ length: STEPS }, (_, i) => i).flatMap((i) => {
@@ -91,14 +93,14 @@ const first = RECORDED.runs[0];
 export const start = mean(first.reward.slice(0, 5));
 export const end = last(first.reward);
 
-/** Returns the mean over the last five steps and all seeds of a rate. */
+/** Returns the mean of a measure over the last five steps and all seeds of a learning rate. */
 export const endOf = (lr: number, measure: Measure = 'reward'): number =>
   mean(runsOf(lr).map((run) => last(run[measure])));
 
-/** Parts of a run's time. */
+/** Parts into which the time of a step is split. */
 export const PARTS = ['draw the tries', 'gradient', 'optimizer', 'all else: scores, advantages'] as const;
 
-/** Returns the parts of a run's time, without its first two steps, in which kernels are compiled. */
+/** Returns how a run's time is split. The first two steps are excluded, because kernels are compiled in them. */
 export function timeParts(seconds: readonly (readonly number[])[]) {
   const later = seconds.length > 4 ? seconds.slice(2) : seconds;
   const sums = PARTS.map((_, part) => later.reduce((sum, step) => sum + step[part], 0) / later.length);
@@ -119,7 +121,7 @@ const share = (part: number) => {
 };
 const wholeAt = (name: string, at: number) => RECORDED.whole.metrics[name].find(([step]) => step === at)![1];
 
-/** Numbers of the lesson's text, by the name in its HTML. */
+/** Numbers in the lesson's text, by their name in the HTML. */
 export const NUMBERS: Readonly<Record<string, string>> = {
   start: start.toFixed(2),
   end: end.toFixed(2),
@@ -158,7 +160,7 @@ export const METRICS: readonly ShownMetric[] = [
   { id: 'loss', title: 'Loss', metric: 'actor/pg_loss', most: 0.7, least: -0.7 },
 ];
 
-/** Draws a metric of the recorded run, with a line at a step. */
+/** Draws a metric of the recorded run, with a line that marks a step. */
 export function metricPlot({ title, metric, least = 0, most }: ShownMetric, at: number | undefined): string {
   const points = RECORDED.whole.metrics[metric];
   const [from, to] = [points.find(([step]) => step > 0)!, points.at(-1)!];
@@ -173,7 +175,7 @@ export function metricPlot({ title, metric, least = 0, most }: ShownMetric, at: 
 const rewardCurves = RATES.map((rate) => bandOf(rate, 'reward'));
 const inWords = RATES.map(({ lr, name }) => `${name}: ${short(endOf(lr))} at the end`).join('; ');
 
-/** Pictures by the number of their figure. */
+/** Pictures as HTML, by the number of their figure. */
 export const STILLS: Readonly<Record<string, string>> = {
   '3.1': curvesPlot(
     [

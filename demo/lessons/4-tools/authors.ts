@@ -1,4 +1,4 @@
-/** Authors of the tokens of a recorded try. */
+/** Finds out who wrote each token of a recorded try. */
 
 import type { TokenGroup, TokenTry } from '../2-losses/updates.ts';
 
@@ -11,8 +11,8 @@ export interface AuthoredToken {
 }
 
 /**
- * Returns the author of each token after the prompt. What the model sampled is the model's. Of the rest, the text within a tool response is the
- * tool's, and the template wrote everything around it.
+ * Returns the author of each token after the prompt. Sampled tokens are the model's. Of the others, text inside a tool response is the
+ * tool's, and everything else is the chat template's.
  */
 export function authorsOf({ tokens, mask }: Pick<TokenTry, 'tokens' | 'mask'>): Author[] {
   let isInside = false;
@@ -25,7 +25,7 @@ export function authorsOf({ tokens, mask }: Pick<TokenTry, 'tokens' | 'mask'>): 
   });
 }
 
-/** Returns the prompt's messages, each as one piece, and the tokens of a try behind them. */
+/** Returns the messages of the prompt, each as one piece, followed by the tokens of a try. */
 export function authoredTokens({ prompt }: Pick<TokenGroup, 'prompt'>, one: TokenTry): AuthoredToken[] {
   const by = authorsOf(one);
   return [

@@ -1,4 +1,4 @@
-/** Figure 4.3: a reward, what it pays, and what was wanted. */
+/** Figure 4.3: rewards with a hole: what each pays during training, and the share of right tries. */
 
 import { signal, useSignal } from '@preact/signals';
 import { short } from '../../../src/ui/format.ts';
@@ -11,18 +11,18 @@ import { isPredicted, predictedCurve } from '../kit/predict.tsx';
 import { cheatPlot } from './plots.ts';
 import { CALL_STEPS, type CheatRun, RECORDED, runInWords } from './stills.ts';
 
-/** The page's presets with the recorded rewards, by the names that the recording has. */
+/** The page's reward presets that have a recorded run, by the name of the recorded reward. */
 const [calls, length, form] = CHEATS;
 const REWARDS: Readonly<Record<string, Preset>> = { calls, length, form };
 
-/** Steps of a live run. */
+/** Number of steps of a live run. */
 const STEPS = 30;
-/** Seconds of the first live run on two quiet cores: an estimate from the times of the recipe's steps. */
+/** Estimated seconds of the first live run on two quiet cores, from the times of the recipe's steps. */
 const COLD_S = 60;
 
 type LiveRun = Pick<CheatRun, 'steps' | 'heldOut' | 'tries'>;
 
-/** The run in this tab. */
+/** Results of the last live run in this tab. */
 const drawn = signal<LiveRun | undefined>(undefined);
 
 /** Figure 4.3. */

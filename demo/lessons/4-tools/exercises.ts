@@ -8,7 +8,7 @@ import { type AuthoredToken, authoredTokens } from './authors.ts';
 
 const [groupA, groupB] = RECORDED.groups;
 
-/** A right try with two calls, a guess, and a wrong try with two calls. */
+/** Three tries: a right one with two calls, a guess, and a wrong one with two calls. */
 const TRIES = [groupA.tries[0], groupA.tries.at(-1)!, groupB.tries[1]];
 const AUTHORED: AuthoredToken[][] = [
   authoredTokens(groupA, TRIES[0]),
@@ -25,7 +25,7 @@ const MASK_WRONG = {
   end: 'The end of a turn is left out. The model writes that token itself, and without a pull it never learns to stop.',
 };
 
-/** Returns the tool's text around a token. */
+/** Returns the text of a tool's output around a token. */
 function toolText(tokens: readonly AuthoredToken[], at: number): string {
   const end = tokens.findIndex(({ by }, t) => t > at && by !== 'tool');
   const begin = tokens.findLastIndex(({ by }, t) => t < at && by !== 'tool');
@@ -89,7 +89,7 @@ export function mask(tokens) {
   ],
 };
 
-/** Tries that a reward with a hole is cheated by, with the sentence for a reward that errs there. */
+/** Tries that cheat a careless reward, and the sentence for a reward that scores the try wrongly. */
 export const HOSTILE: readonly { text: string; answer: string; says: string }[] = [
   { text: '#### 9', answer: '9', says: 'A right answer earns nothing.' },
   { text: '#### 99', answer: '9', says: 'Pays for 99 where 9 is right, because 99 contains a 9.' },
@@ -109,7 +109,7 @@ export const HOSTILE: readonly { text: string; answer: string; says: string }[] 
   { text: '', answer: '9', says: 'Pays for nothing at all.' },
 ];
 
-/** Returns what the task itself pays for a text. */
+/** Returns the score of the task's own reward for a text. */
 export const taskPays = ({ text, answer }: { text: string; answer: string }): number =>
   gsm8kReward({ response: text, problem: { answer }, numToolCalls: 0, numToolErrors: 0 } as ScoredSample).score;
 

@@ -1,6 +1,6 @@
 /**
- * Live parts of lesson 4, by the shipped model: a problem of the reader with the reader's tool (figure 4.2), and training on the reader's reward
- * in small steps (figure 4.3), after which the weights are put back.
+ * Live parts of lesson 4, by the shipped model: answers to the reader's problem with the reader's tool (figure 4.2), and training on the
+ * reader's reward in small steps (figure 4.3). The weights are restored after the training.
  */
 
 import { answer, questionOf } from '../../../src/extensions/ask/index.ts';
@@ -13,21 +13,21 @@ import type { Message } from '../../../src/tasks/task.ts';
 import { type OpenRule, rewardBy, withTool } from '../../training/ruleParts.ts';
 import { live } from '../kit/live.ts';
 
-/** Problems of a step and of the held-out test. */
+/** PROBLEMS: problems per step. HELD_OUT: problems of an evaluation. */
 const PROBLEMS = 8;
 const HELD_OUT = 64;
 const TEST_EVERY = 10;
-/** Tries of a step that are shown. */
+/** Number of tries of a step that are shown. */
 const SHOWN = 8;
 
 export interface LiveEvents {
-  /** Called after each step with its mean reward, its share of right tries, and the tries of its first problem. */
+  /** Called after each step with the step's mean reward, its share of right tries, and the tries of its first problem. */
   onStep: (step: readonly [number, number, number], tries: LoggedRollout[]) => void;
   onHeldOut: (step: number, share: number) => void;
   signal: AbortSignal;
 }
 
-/** Trains for `steps` steps on a reward as code. Throws RuleError if the reward does not load or fails. */
+/** Trains for `steps` steps on a reward that is given as code. Throws RuleError if the code does not load or fails. */
 export async function trainOn(code: string, steps: number, { onStep, onHeldOut, signal }: LiveEvents): Promise<void> {
   const rule = await Rule.open('reward', code);
   try {
@@ -75,12 +75,15 @@ export async function trainOn(code: string, steps: number, { onStep, onHeldOut, 
 export const OWN_TRIES = 8;
 
 interface AskEvents {
-  /** Called with the messages of a try after the problem, as it ends. */
+  /** Called at the end of each try, with its messages after the problem. */
   onTry: (messages: readonly Message[]) => void;
   signal: AbortSignal;
 }
 
-/** Samples tries at a problem with a tool as code. Throws RuleError if the tool does not load, and InputError for a problem that is too long. */
+/**
+ * Samples tries at a problem with a tool that is given as code. Throws RuleError if the tool does not load, and InputError for a problem
+ * that is too long.
+ */
 export async function answerWith(code: string, text: string, { onTry, signal }: AskEvents): Promise<void> {
   const rule = await Rule.open('tool', code);
   try {

@@ -71,10 +71,10 @@ export function MaskFigure() {
 
 /** The first game that was won. */
 const WON = GAMES.findIndex(({ end }) => end === 'won');
-/** Most turns of a game. */
+/** The first game that the model won. */
 const TURNS = Math.max(...GAMES.map(({ turnRewards }) => turnRewards.length));
 
-/** Returns the rewards of the turns, as the reader set them. */
+/** Returns the rewards of the turns in each game, as set by the reader. */
 function givenTurns(): number[][] {
   const parts = movedTo('turns')?.split(',') ?? [];
   let at = 0;

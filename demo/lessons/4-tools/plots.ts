@@ -1,19 +1,19 @@
-/** Picture of lesson 4: what a reward pays and what is wanted, over the steps of a run. */
+/** Picture of lesson 4: the mean reward and the share of right tries over the steps of a run. */
 
 import { line, picture, round, text } from '../kit/plot.ts';
 
 interface Drawn {
-  /** Step, mean reward, share of right tries. */
+  /** Entries: step, mean reward, share of right tries. */
   steps: readonly (readonly [number, number, number])[];
-  /** Step, share of held-out problems solved. */
+  /** Entries: step, share of held-out problems solved. */
   heldOut: readonly (readonly [number, number])[];
-  /** Step and share of held-out problems, as the reader drew them. */
+  /** Entries: step and share of held-out problems, as drawn by the reader. */
   guess?: readonly (readonly [number, number])[] | undefined;
 }
 
 const SIZE = { width: 420, height: 240, left: 26, right: 64, top: 12, bottom: 38 };
 
-/** @param at marked step @param most last step of the axis; default: the last one of the run */
+/** @param at step to mark @param most last step on the axis; default: the last step of the run */
 export function cheatPlot(
   { steps, heldOut, guess = [] }: Drawn,
   at: number | undefined,
@@ -33,7 +33,7 @@ export function cheatPlot(
       steps.map((step) => [step[0], step[of]]),
     );
   const end = steps.at(-1);
-  // Names at the ends must not cover each other.
+  // Keep the names at the ends of the curves from overlapping.
   const [paidY, rightY] = end ? [y(end[1]), y(end[2])] : [0, 0];
   const apart = Math.abs(paidY - rightY) < 14 ? 14 : 0;
   const content = [

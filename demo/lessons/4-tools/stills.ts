@@ -1,4 +1,6 @@
-/** Data of lesson 4, its numbers, and its pictures for readers without JavaScript. Vite puts the pictures into the page's HTML. */
+/**
+ * Data of lesson 4, the numbers in its text, and its pictures for readers without JavaScript. Vite puts the pictures into the page's HTML.
+ */
 
 import { computeAdvantages } from '../../../src/grpo/advantages/index.ts';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
@@ -10,16 +12,16 @@ import { AUTHORS, type Author, authorsOf } from './authors.ts';
 import { cheatPlot } from './plots.ts';
 import data from './recorded.json' with { type: 'json' };
 
-/** A recorded run whose reward is cheated. */
+/** A recorded run with a reward that the model learned to cheat. */
 export interface CheatRun {
   pays: string;
   command: string;
   commit: string;
-  /** Step, mean reward, share of right tries. */
+  /** Entries: step, mean reward, share of right tries. */
   steps: [number, number, number][];
-  /** Step, share of held-out problems solved at the first try. */
+  /** Entries: step, share of held-out problems solved by the first try. */
   heldOut: [number, number][];
-  /** A problem's tries at some steps. */
+  /** Tries at one problem, from some steps of the run. */
   tries: LoggedRollout[];
 }
 
@@ -29,21 +31,21 @@ interface Recorded {
   runs: CheatRun[];
   /** Tries of the page's recorded run, one for each of eight problems, near its end. */
   tools: { command: string; commit: string; tries: LoggedRollout[] };
-  /** A group of games: the first board, and of each try the rewards of its turns, and its moves and boards in turns. */
+  /** A recorded group of games. `first` is the first board. `texts` alternates between the model's moves and the game's replies. */
   game: { command: string; commit: string; first: string; tries: { turnRewards: number[]; texts: string[] }[] };
 }
 
 export const RECORDED = data as unknown as Recorded;
 export { UPDATED };
 
-/** Choices of figure 4.1: whose tokens are trained. */
+/** Choices of figure 4.1: the authors whose tokens are trained. */
 export const TRAINED: Readonly<Record<string, { name: string; by: readonly Author[] }>> = {
   model: { name: 'what the model wrote', by: ['model'] },
   tools: { name: 'what the model and the tools wrote', by: ['model', 'tool'] },
   all: { name: 'everything after the prompt', by: ['model', 'tool', 'template'] },
 };
 
-/** Returns each author's share of the pull on a group's tries before the first update, with the mean over tokens. */
+/** Returns each author's share of the pull on the tries of a group before the first update. The loss is a mean over tokens. */
 export function authorShares({ tries }: TokenGroup, trained: readonly Author[]): Record<Author, number> {
   const advantages = advantagesOf(tries.map(({ reward }) => reward));
   const authors = tries.map(authorsOf);
@@ -62,13 +64,16 @@ export function authorShares({ tries }: TokenGroup, trained: readonly Author[]):
   return Object.fromEntries(AUTHORS.map((by) => [by, sums[by] / total])) as Record<Author, number>;
 }
 
-/** Advantages of a try: of each turn by turn_loo, and of the whole by grpo. */
+/** Advantages of a try: one per turn (turn_loo), and one for the whole try (grpo). */
 export interface TurnAdvantages {
   turns: number[];
   whole: number;
 }
 
-/** Returns the advantages of a group's tries whose turns earned `turnRewards`. Between two turns a token of the game is read. */
+/**
+ * Returns the advantages of a group's tries whose turns earned `turnRewards`. Each turn is modelled as one token of the model, followed by
+ * one token of the game.
+ */
 export function turnAdvantages(turnRewards: readonly number[][]): TurnAdvantages[] {
   const masks = turnRewards.map((own) => own.flatMap(() => [1, 0]));
   const groups = turnRewards.map(() => 0);
@@ -81,7 +86,7 @@ export function turnAdvantages(turnRewards: readonly number[][]): TurnAdvantages
 /** The recorded games: rewards, moves and the end of each. */
 export const GAMES = RECORDED.game.tries.map(({ turnRewards, texts }) => ({
   turnRewards,
-  /** Move of each turn, as the model wrote it, with what the game replied. */
+  /** Text of each turn's move, as the model wrote it, with the reply of the game. */
   moves: turnRewards.map((_, turn) => ({ move: texts[2 * turn], reply: texts[2 * turn + 1] ?? '' })),
   end: /You have (.*)\./.exec(texts.at(-1)!)?.[1] ?? 'ended by the third illegal move',
 }));
@@ -91,13 +96,13 @@ const [form, calls] = ['form', 'calls'].map((pays) => RECORDED.runs.find((run) =
 const ends = ({ steps }: CheatRun) => [steps[0], steps.at(-1)!];
 const [[firstForm, lastForm], [firstCalls, lastCalls]] = [ends(form), ends(calls)];
 const held = ({ heldOut }: CheatRun, at: number) => heldOut.at(at)![1].toFixed(2);
-/** Steps after which the run on tool calls was tested, and the share of held-out problems solved. */
+/** Results of the run with the reward for tool calls: steps after which the model was evaluated, and share of held-out problems solved. */
 export const [CALL_STEPS, CALL_SHARES] = [calls.heldOut.map(([step]) => step), calls.heldOut.map(([, share]) => share)];
 const mostCalls = CALL_SHARES.indexOf(Math.max(...CALL_SHARES));
 const toolShare = authorShares(groupA, TRAINED['tools'].by).tool;
 const otherShare = 1 - authorShares(groupA, TRAINED['all'].by).model;
 
-/** Numbers of the lesson's text, by the name in its HTML. */
+/** Numbers in the lesson's text, by their name in the HTML. */
 export const NUMBERS: Readonly<Record<string, string>> = {
   'tool-share': percent(toolShare),
   'other-share': percent(otherShare),
@@ -144,13 +149,13 @@ const turnTable = (): string => {
   return `<table><caption>Eight games of tic-tac-toe</caption><thead><tr><th>game</th><th>moves</th><th>each turn, turn_loo</th><th>whole game, GRPO</th></tr></thead><tbody>${rows.join('')}</tbody></table>`;
 };
 
-/** Describes a run for a screen reader. */
+/** Describes a recorded run for a screen reader. */
 export const runInWords = ({ steps }: Pick<CheatRun, 'steps'>): string => {
   const [first, last] = [steps[0], steps.at(-1)!];
   return `From step ${first[0]} to ${last[0]} the reward goes from ${short(first[1])} to ${short(last[1])}, and the share of right tries from ${short(first[2])} to ${short(last[2])}.`;
 };
 
-/** Pictures by the number of their figure. */
+/** Pictures as HTML, by the number of their figure. */
 export const STILLS: Readonly<Record<string, string>> = {
   '4.1': sharesTable(),
   '4.2': toolTable(),

@@ -1,4 +1,4 @@
-/** Figure 4.2: a tool as code, compared with the calculator on the calls of a trained model, and used by the shipped model. */
+/** Figure 4.2: a tool as code, compared with the calculator on the calls of a trained model, and used live by the shipped model. */
 
 import { useSignal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
@@ -15,7 +15,7 @@ interface Call {
   result: string;
 }
 
-/** Returns the calls of a try, from its messages after the prompt, with their results. */
+/** Returns the tool calls in the messages of a try, with their results. */
 export function callsOf(messages: readonly Message[]): Call[] {
   return messages.flatMap(({ role, content }, m) => {
     if (role !== 'assistant') return [];
@@ -40,9 +40,9 @@ export function run({ expression }) {
 }
 `;
 
-/** Longest code that goes into the address. */
+/** Maximum length of code that is stored in the address. */
 const LONGEST = 4000;
-/** Seconds from the first press to the last try on two quiet cores: an estimate from the recipe's times. */
+/** Estimated seconds from the first press to the last try on two quiet cores, from the recipe's times. */
 const COLD_S = 10;
 
 const { tries } = RECORDED.tools;
@@ -157,7 +157,7 @@ function answerIn(messages: readonly Message[]): string {
   return written === undefined ? 'no answer' : `answer ${written}`;
 }
 
-/** A problem of the reader, which the untrained model of this page answers with the reader's tool. */
+/** The reader's own problem, which the untrained model answers with the reader's tool. */
 function OwnProblem({ code }: { code: { peek(): string } }) {
   const id = useOwnId();
   const problem = useSignal(questionOf(tries[0]));

@@ -1,4 +1,4 @@
-/** Figures 6.4 and 6.5: the best of several checkpoints, and seeds. */
+/** Figures 6.4 and 6.5: picking the best of several checkpoints, and comparing algorithms by several seeds. */
 
 import { embedded, movedTo, numberOf } from '../kit/address.ts';
 import { Figure, Select, Slider } from '../kit/figure.tsx';

@@ -1,18 +1,20 @@
-/** Statistics of recorded outcomes: evaluations drawn from them, pass@k, the best of several evaluations, and p-values of seeds. */
+/**
+ * Statistics of recorded outcomes: resampled evaluations, pass@k, the best of several evaluations, and p-values of comparisons by seeds.
+ */
 
 import { passAtK } from '../../../src/grpo/metrics.ts';
 import { mulberry32 } from '../../../src/model/random.ts';
 import { passInterval, type PassInterval } from '../../../src/report/passInterval.ts';
 
-/** Outcome of each try by problem, 1 = right. */
+/** Outcomes by problem: one entry per try, 1 = right. */
 export type Outcomes = readonly (readonly number[])[];
 
-/** Tries per problem in the recording. */
+/** Number of recorded tries per problem. */
 export const TRIES = 32;
-/** Evaluations that a figure draws. */
+/** Number of evaluations that a figure simulates. */
 export const DRAWS = 200;
 
-/** Reads outcomes as stored: eight hexadecimal digits per problem, the first try is the highest bit. */
+/** Decodes stored outcomes: eight hexadecimal digits per problem. The first try is the highest bit. */
 export const unpacked = (hex: string): number[][] =>
   Array.from({ length: hex.length / 8 }, (_, p) => {
     const bits = Number.parseInt(hex.slice(8 * p, 8 * p + 8), 16);
@@ -23,7 +25,10 @@ const meanOf = (values: readonly number[]): number => values.reduce((sum, value)
 
 export const rateOf = (outcomes: Outcomes): number => meanOf(outcomes.map(meanOf));
 
-/** Draws an evaluation out of recorded outcomes: random problems, which can repeat, and so many of each one's tries, which cannot. */
+/**
+ * Simulates an evaluation by drawing from recorded outcomes: `problems` random problems with replacement, and `tries` tries of each problem
+ * without replacement.
+ */
 export function evaluation(outcomes: Outcomes, problems: number, tries: number, uniform: () => number): number[][] {
   const pick = (length: number) => Math.floor(uniform() * length);
   return Array.from({ length: problems }, () => {
@@ -32,13 +37,16 @@ export function evaluation(outcomes: Outcomes, problems: number, tries: number, 
   });
 }
 
-/** Rates of many evaluations of `problems` problems with one try each, and in how many the interval holds the true rate. */
+/**
+ * Simulated evaluations of problems with one try each. `rates`: their pass rates. `held`: number of evaluations whose 95% interval contains
+ * the true rate.
+ */
 export interface Resampled {
   rates: number[];
   held: number;
 }
 
-/** Draws evaluations. @param truth outcomes to draw from, or a rate */
+/** Simulates evaluations. @param truth recorded outcomes to draw from, or a true pass rate */
 export function resampled(truth: Outcomes | number, problems: number, seed = 1): Resampled {
   const uniform = mulberry32(seed);
   const rate = typeof truth === 'number' ? truth : rateOf(truth);
@@ -56,22 +64,25 @@ export function resampled(truth: Outcomes | number, problems: number, seed = 1):
 
 const isWithin = ({ low, high }: PassInterval, rate: number): boolean => low <= rate && rate <= high;
 
-/** Returns the interval of so many problems right, one try each. */
+/** Returns the interval of a pass rate if `right` of `problems` problems were solved, with one try each. */
 export const ofCount = (right: number, problems: number): PassInterval =>
   passInterval(Array.from({ length: problems }, (_, i) => [i < right ? 1 : 0]));
 
-/** Returns the interval of a rate that `problems` problems with one try each would show. */
+/** Returns the interval around a pass rate that was measured on `problems` problems with one try each. */
 export const ofRate = (rate: number, problems: number): PassInterval =>
   passInterval(Array.from({ length: problems }, () => [rate]));
 
-/** Returns the difference of two rates near `rate` that two evaluations can just show with 95% certainty, by the normal approximation. */
+/**
+ * Returns the smallest difference between two pass rates near `rate` that two evaluations can show with 95% certainty, by the normal
+ * approximation.
+ */
 export const shownDifference = (rate: number, problems: number): number =>
   1.959964 * Math.sqrt((2 * rate * (1 - rate)) / problems);
 
-/** Returns the interval that takes every try for a problem of its own. */
+/** Returns the interval that wrongly counts every try as a separate problem. */
 export const naiveInterval = (outcomes: Outcomes): PassInterval => passInterval(outcomes.flat().map((one) => [one]));
 
-/** Ways to spend as many tries: problems, and tries of each. */
+/** Ways to spend the same number of tries: [problems, tries per problem]. */
 export const LAYOUTS = [
   [256, 1],
   [64, 4],
@@ -79,7 +90,10 @@ export const LAYOUTS = [
   [8, 32],
 ] as const;
 
-/** One evaluation of a layout with both intervals, and how many of the drawn evaluations have an interval that holds the true rate. */
+/**
+ * One evaluation with a layout. Its interval is computed by problem and, naively, by try. `held...`: number of simulated evaluations whose
+ * interval contains the true rate.
+ */
 export interface Layout {
   problems: number;
   tries: number;
@@ -112,20 +126,20 @@ const rightOf = (outcomes: Outcomes): number[] => outcomes.map((tries) => tries.
 export const passOf = (outcomes: Outcomes, k: number): number =>
   meanOf(rightOf(outcomes).map((right) => passAtK(TRIES, right, k)));
 
-/** Joins k tries to one attempt, which is right if one of them is. */
+/** Groups tries into attempts of k tries. An attempt is right if one of its tries is right. */
 export const attempts = (outcomes: Outcomes, k: number): number[][] =>
   outcomes.map((tries) =>
     Array.from({ length: Math.floor(TRIES / k) }, (_, a) => Math.max(...tries.slice(a * k, (a + 1) * k))),
   );
 
-/** Returns the pass rate of each evaluation of the first problems: the first tries, the second tries, ... */
+/** Returns pass rates on the first `problems` problems: one for all first tries, one for all second tries, ... */
 export const evaluations = (outcomes: Outcomes, problems: number): number[] =>
   Array.from({ length: TRIES }, (_, t) => meanOf(outcomes.slice(0, problems).map((tries) => tries[t])));
 
-/** Returns what the best of `count` of these scores is on average, over all ways to choose them. */
+/** Returns the mean of the best of `count` scores, over all ways to choose `count` of the given scores. */
 export function bestOf(scores: readonly number[], count: number): number {
   const sorted = scores.toSorted((a, b) => b - a);
-  // The best is sorted[i] if the i better ones are not chosen.
+  // The best chosen score is sorted[i] if sorted[i] is chosen and the i better scores are not.
   let [left, best] = [1, 0];
   for (let i = 0; i <= sorted.length - count; i++) {
     const chosen = count / (sorted.length - i);
@@ -135,7 +149,7 @@ export function bestOf(scores: readonly number[], count: number): number {
   return best;
 }
 
-/** Returns what the best of `count` evaluations with independent tries reads on average, if all have the same true rate. */
+/** Returns the mean score of the best of `count` evaluations with independent tries, if all evaluations have the same true rate. */
 export function bestOfEqual(rate: number, problems: number, count: number): number {
   let [cumulated, logTerm, mean] = [0, problems * Math.log(1 - rate), 0]; // the first term is too small for a number
   for (let right = 0; right <= problems; right++) {
@@ -147,7 +161,7 @@ export function bestOfEqual(rate: number, problems: number, count: number): numb
   return mean;
 }
 
-/** Returns the smallest two-sided p-value that a permutation test of so many seeds a side can give. */
+/** Returns the smallest two-sided p-value that a permutation test with this number of seeds per side can reach. */
 export const leastP = (seeds: number): number => {
   const splits = Array.from({ length: seeds }, (_, i) => (seeds + i + 1) / (i + 1)).reduce((a, b) => a * b, 1);
   return Math.min(1, 2 / splits);

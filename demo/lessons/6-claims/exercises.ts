@@ -14,11 +14,11 @@ ${body}
 const upTo = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, i) => from + i);
 
 const EVALUATIONS = 400;
-/** In how many of them an interval that counts tries as problems holds the true rate. */
+/** Number of the EVALUATIONS in which an interval that counts every try as a problem contains the true rate. */
 const HELD_BY_TRIES = 345;
-/** The same of the spread of the problems' rates. */
+/** Number of the EVALUATIONS in which an interval as wide as the spread of the problems' rates contains the true rate. */
 const HELD_BY_SPREAD = 400;
-/** Problems and tries of each evaluation. */
+/** Number of problems, and of tries per problem, in each evaluation. */
 const SIZE = [32, 3] as const;
 
 const uniform = mulberry32(6);
@@ -105,7 +105,7 @@ ${WILSON}`,
 
 const someOf = (n: number) => [...new Set([1, Math.min(2, n), Math.ceil(n / 2), n])];
 
-/** One right of eight first: the mistakes differ most there. */
+/** The case of one right try out of eight comes first, because the usual mistakes differ most there. */
 const COUNTS: [number, number, number][] = [
   [8, 1, 8],
   ...upTo(1, 32).flatMap((n) => upTo(0, n).flatMap((c) => someOf(n).map((k): [number, number, number] => [n, c, k]))),

@@ -1,9 +1,9 @@
-/** Live work of figure 6.1: an evaluation of the shipped model with tries of its own. */
+/** Live work of figure 6.1: evaluates the shipped model with new tries. */
 
 import { GrpoTrainer } from '../../../src/grpo/trainer.ts';
 import { live } from '../kit/live.ts';
 
-/** Problems, and tries of each. */
+/** Number of problems, and of tries per problem. */
 export const PROBLEMS = 64;
 export const TRIES = 8;
 
@@ -12,7 +12,10 @@ interface EvaluationEvents {
   signal: AbortSignal;
 }
 
-/** Evaluates the shipped model, and returns the outcomes by problem; undefined if `signal` aborted. @param seed of the tries */
+/**
+ * Evaluates the shipped model, and returns the outcomes by problem; undefined if `signal` aborted.
+ * @param seed seed with which the tries are sampled
+ */
 export async function evaluateHere(
   seed: number,
   { onProgress, signal }: EvaluationEvents,

@@ -10,7 +10,7 @@ const percentTicks = [0, 0.25, 0.5, 0.75, 1];
 const circle = (className: string, x: number, y: number, r: number): string =>
   `<circle class="${className}" cx="${round(x)}" cy="${round(y)}" r="${r}"/>`;
 
-/** An interval as a line with ends, and its mean as a dot. */
+/** Draws an interval as a line with end marks, and its mean as a dot. */
 const interval = (className: string, { mean, low, high }: PassInterval, x: (rate: number) => number, y: number) =>
   [
     line(`span ${className}`, x(low), y, x(high), y),
@@ -23,15 +23,15 @@ const DOTS = { left: 14, right: 14, top: 8, height: 150 };
 
 interface DrawnRates {
   rates: readonly number[];
-  /** True rate, which is a line. */
+  /** True rate, drawn as a line. */
   truth: number;
-  /** Interval of one evaluation that hits the true rate. */
+  /** Interval of an evaluation whose pass rate equals the true rate. */
   expected: PassInterval;
-  /** Evaluations made in the tab. */
+  /** Intervals of the evaluations that ran in this tab. */
   own: readonly PassInterval[];
 }
 
-/** Draws many evaluations as stacked dots, the interval of one of them, and the reader's own ones below. */
+/** Draws simulated evaluations as stacked dots, the expected interval, and below them the evaluations of this tab. */
 export function ratesPlot({ rates, truth, expected, own }: DrawnRates, label: string): string {
   const { left, right, top, height } = DOTS;
   const x = (rate: number) => left + rate * (WIDTH - left - right);
@@ -60,7 +60,7 @@ export function ratesPlot({ rates, truth, expected, own }: DrawnRates, label: st
 
 const ROWS = { left: 70, right: 12, top: 8, gap: 46 };
 
-/** Draws two intervals a row, on the part of the axis that they need. */
+/** Draws two intervals per row. The axis covers only the range that the intervals need. */
 export function intervalsPlot(
   rows: readonly { name: string; byProblem: PassInterval; naive: PassInterval }[],
   truth: number,
@@ -95,7 +95,7 @@ export interface PassCurve {
   points: readonly { k: number; pass: number; low: number; high: number }[];
 }
 
-/** Draws pass@k over k, whose axis doubles from mark to mark. */
+/** Draws pass@k over k, on a logarithmic axis with a mark at each power of two. */
 export function passPlot(curves: readonly PassCurve[], at: number, label: string): string {
   const { left, right, top, height, bottom } = PASS;
   const last = curves[0].points.at(-1)!.k;
@@ -125,7 +125,7 @@ export function passPlot(curves: readonly PassCurve[], at: number, label: string
         `<polyline class="curve ${className}" points="${path(points.map(({ k, pass }) => [k, pass] as const))}"/>`,
     ),
     ...curves.map(({ name }, i) => {
-      // Names must not cover each other.
+      // Keep the names of the curves from overlapping.
       const apart =
         Math.abs(ends[0] - ends[1]) < 16 ? (ends[i] === lower && i === ends.lastIndexOf(lower) ? 8 : -8) : 0;
       return text('tick', x(last) + 8, ends[i] + 4 + apart, name);
@@ -136,7 +136,7 @@ export function passPlot(curves: readonly PassCurve[], at: number, label: string
 
 const SCORES = { left: 44, right: 12, top: 14, height: 200, bottom: 36 };
 
-/** Draws the score of each evaluation. The first `count` count, and the best of them is marked. */
+/** Draws the score of each evaluation. Only the first `count` are considered, and the best of these is marked. */
 export function scoresPlot(scores: readonly number[], count: number, truth: number, label: string): string {
   const { left, right, top, height, bottom } = SCORES;
   const [low, high] = [Math.min(...scores) - 0.01, Math.max(...scores) + 0.01];
@@ -158,7 +158,7 @@ export function scoresPlot(scores: readonly number[], count: number, truth: numb
 
 const SEEDS = { left: 76, right: 14, top: 10, gap: 32, low: 0.88 };
 
-/** Draws the runs of each algorithm in a row, with their mean. The names in `chosen` stand out. */
+/** Draws one row per algorithm, with the score of each run and the mean. The algorithms in `chosen` are highlighted. */
 export function seedsPlot(
   rows: readonly { name: string; passes: readonly number[] }[],
   chosen: readonly string[],

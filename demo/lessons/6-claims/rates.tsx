@@ -1,4 +1,4 @@
-/** Figures 6.1 to 6.3: how sure a pass rate is, why tries do not count as problems, and pass@k. */
+/** Figures 6.1 to 6.3: how certain a pass rate is, why tries do not count as problems, and pass@k. */
 
 import { signal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
@@ -22,7 +22,7 @@ import {
   TRAINED,
 } from './stills.ts';
 
-/** Seconds of the first live evaluation. It took 16 s with SwiftShader on two cores that did other work as well, at 60780a3d. */
+/** Seconds of the first live evaluation. Measured: 16 s with SwiftShader on two cores that other programs used too, at commit 60780a3d. */
 const COLD_S = 15;
 
 const modelOf = (control: string, among: readonly Model[] = MODELS): Model =>

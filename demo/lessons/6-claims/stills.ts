@@ -1,4 +1,6 @@
-/** Data of lesson 6, its numbers, and its pictures for readers without JavaScript. Vite puts the pictures into the page's HTML. */
+/**
+ * Data of lesson 6, the numbers in its text, and its pictures for readers without JavaScript. Vite puts the pictures into the page's HTML.
+ */
 
 import {
   pairedDifference,
@@ -27,7 +29,7 @@ import {
 import { intervalsPlot, type PassCurve, passPlot, ratesPlot, scoresPlot, seedsPlot } from './plots.ts';
 import data from './recorded.json' with { type: 'json' };
 
-/** A recorded model: the shipped one, or after training with a seed. */
+/** A model with recorded outcomes: the shipped one, or the one that was trained with a seed. */
 export interface Model {
   id: string;
   name: string;
@@ -44,7 +46,7 @@ export const MODELS: readonly Model[] = stages.map(({ steps, seed, outcomes }) =
   outcomes: unpacked(outcomes),
 }));
 
-/** The shipped model, and the first trained one. */
+/** START: the shipped model. TRAINED: the first trained model. */
 export const [START, TRAINED] = MODELS;
 
 /** Final pass@1 of the runs of docs/lab/results.md, "Algorithms compared": problems solved of 256, from the worst seed to the best. */
@@ -89,7 +91,7 @@ export function passCurve({ id, outcomes }: Model, className: string): PassCurve
   return { name: id === START.id ? 'before' : 'after', className, points };
 }
 
-/** Describes figure 6.3 at k. */
+/** Describes figure 6.3 at one k, for a screen reader. */
 export function passInWords(after: Model, k: number): string {
   const { mean: gain, low, high } = pairedDifference(attempts(START.outcomes, k), attempts(after.outcomes, k));
   const shown = low > 0 ? 'Training helped.' : high < 0 ? 'Training cost something.' : 'No difference is shown.';
@@ -97,7 +99,7 @@ export function passInWords(after: Model, k: number): string {
   return `With ${k === 1 ? 'one try' : `${k} tries`} ${before} of the problems are solved before training and ${now} after: a difference of ${three(gain)} (${three(low)} to ${three(high)}). ${shown}`;
 }
 
-/** Returns the smallest k at which the trained model solves fewer problems; undefined if it never does. */
+/** Returns the smallest k at which the trained model solves fewer problems than the shipped one; undefined if it never does. */
 export const crossing = (after: Model): number | undefined =>
   Array.from({ length: TRIES }, (_, i) => i + 1).find((k) => passOf(after.outcomes, k) < passOf(START.outcomes, k));
 
@@ -122,13 +124,13 @@ const eightProblems = spread.at(-1)!;
 const cross = crossing(TRAINED);
 const lost = pairedDifference(attempts(TRAINED.outcomes, TRIES), attempts(START.outcomes, TRIES));
 
-/** Final pass@1 of seeds 1 and 2 of the default recipe (docs/lab/results.md), with their intervals. */
+/** Final pass@1 of seeds 1 and 2 of the default recipe (docs/lab/results.md), as text with their intervals. */
 export const TWO_SEEDS = [251, 244].map((right) => {
   const one = ofRate(right / PROBLEMS, PROBLEMS);
   return `${three(one.mean)} (${span(one)})`;
 });
 
-/** Numbers of the lesson's text, by the name in its HTML. */
+/** Numbers in the lesson's text, by their name in the HTML. */
 export const NUMBERS: Readonly<Record<string, string>> = {
   ...Object.fromEntries(RUNS.map(({ name, passes }) => [`mean-${name}`, three(mean(passes))])),
   'show-64': three(shownDifference(0.95, 64)),
@@ -153,7 +155,7 @@ export const NUMBERS: Readonly<Record<string, string>> = {
 const still = resampled(TRAINED.outcomes, 64);
 const scores = evaluations(TRAINED.outcomes, PROBLEMS);
 
-/** Pictures by the number of their figure. */
+/** Pictures as HTML, by the number of their figure. */
 export const STILLS: Readonly<Record<string, string>> = {
   '6.1': ratesPlot(
     { rates: still.rates, truth: rate, expected: ofRate(rate, 64), own: [] },

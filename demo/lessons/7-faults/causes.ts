@@ -1,15 +1,15 @@
 /**
- * Nine causes and what each would show in a run. All messages of lesson 7 are made from this table. Limits are those of `webgrpo doctor`
- * (src/report/doctor.ts) for causes that it knows.
+ * Nine causes of a run that does not learn, and the sign of each in a run. All messages of lesson 7 are generated from this table. Limits
+ * are those of `webgrpo doctor` (src/report/doctor.ts) for causes that it knows.
  */
 
 import { short } from '../../../src/ui/format.ts';
 import { type Chart, CHARTS, early, known, late, type Run, runOf, stepsOf, type StoredTries, WINDOW } from './runs.ts';
 
-/** Comparison of a cause's expected sign with the run. */
+/** Result of looking for a cause's sign in a run. `holds`: the run shows the sign. */
 interface Sign {
   holds: boolean;
-  /** "If ... were so, this would be seen; here it is that." */
+  /** A sentence such as "If ... were the cause, you would see this; this run shows that." */
   says: string;
 }
 
@@ -20,13 +20,13 @@ interface Cause {
 
 const ends = (run: Run): string => `${stepsOf(run) - WINDOW + 1} to ${stepsOf(run)}`;
 
-/** Step with the largest absolute value, and that value; undefined if none was measured. */
+/** Returns the step at which a chart has its largest absolute value, and the value; undefined if no value was measured. */
 function peak({ curves }: Run, chart: Chart): { step: number; value: number } | undefined {
   const steps = curves[chart].flatMap((value, step) => (value === null || step === 0 ? [] : [{ step, value }]));
   return steps.toSorted((a, b) => Math.abs(b.value) - Math.abs(a.value))[0];
 }
 
-/** Groups of the shown tries whose rewards are all equal, and those of them with an advantage that is not 0. */
+/** Counts groups among the shown tries whose rewards are all equal, and those of these groups in which some advantage is not 0. */
 export function agreeing({ tries }: Run): { groups: number; pushed: number } {
   const groups = tries.flatMap((step) => [0, 1].map((group) => step.filter((one) => one.group === group)));
   const agree = groups.filter((group) => new Set(group.map(({ score }) => score)).size === 1);
@@ -34,7 +34,7 @@ export function agreeing({ tries }: Run): { groups: number; pushed: number } {
   return { groups: agree.length, pushed: pushed.length };
 }
 
-/** Steps in which reward and share of right tries differ. */
+/** Counts the steps in which the mean reward differs from the share of right tries. */
 const parted = ({ curves }: Run): number =>
   curves['critic/score/mean'].filter((score, step) => {
     const right = curves['critic/acc/mean'][step];
@@ -154,7 +154,7 @@ export type CauseId = keyof typeof CAUSES;
 
 export const CAUSE_IDS = Object.keys(CAUSES) as CauseId[];
 
-/** Next checks, each with the causes that it can confirm or exclude. */
+/** Next checks that the reader can choose. `about`: the causes that the check can confirm or exclude. */
 export const NEXT = {
   hand: {
     name: 'work out reward and advantages of one group by hand, and compare',
@@ -168,12 +168,12 @@ export const NEXT = {
 
 export type Next = keyof typeof NEXT;
 
-/** Evidence that a reader can point at: a chart, or the tries. */
+/** Evidence that a reader can choose: a chart, or the tries. */
 export type Evidence = Chart | 'tries';
 
 interface Truth {
   cause: CauseId;
-  /** Evidence that decides. The first is named in the answer. */
+  /** Evidence that decides between the causes. The answer names the first one. */
   evidence: readonly Evidence[];
   next: Next;
   /** Fault of the run, and the evidence that shows the fault. */
@@ -264,7 +264,7 @@ export interface Answer {
   next: Next;
 }
 
-/** One of the three points. */
+/** Judgement of one of the three parts of an answer: cause, evidence, next check. */
 export interface Judged {
   part: keyof Answer;
   ok: boolean;
@@ -276,7 +276,7 @@ const valueOf = (run: Run, chart: Chart): string => {
   return value === undefined ? 'not measured' : short(value);
 };
 
-/** Judges an answer: a point and a sentence for each part. */
+/** Judges an answer. Each of its three parts earns a point or not, and gets a sentence. */
 export function judge(run: Run, sound: Run, { cause, evidence, next }: Answer): Judged[] {
   const truth = TRUTHS[run.number];
   return [

@@ -21,13 +21,13 @@ const PARTS = { cause: 'Cause', evidence: 'Evidence', next: 'Next check' };
 
 interface DiagnosisProps {
   run: Run;
-  /** Run 0, which is sound. */
+  /** Run 0, a run without a fault. */
   sound: Run;
-  /** Evidence that the reader points at; undefined = nothing yet. */
+  /** Evidence that the reader has chosen; undefined = none yet. */
   pointed: Evidence | undefined;
 }
 
-/** Asks for the diagnosis of a run, and judges it. */
+/** Asks for the diagnosis of a run, and judges the answer. */
 export function Diagnosis({ run, sound, pointed }: DiagnosisProps) {
   const id = `7.${run.number}`;
   const [cause, setCause] = useState((predicted(id) || undefined) as CauseId | undefined);

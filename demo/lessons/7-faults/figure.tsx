@@ -17,10 +17,10 @@ import { CAUSE_IDS, CAUSES, type Evidence, runsOf } from './causes.ts';
 import { Diagnosis } from './diagnosis.tsx';
 import { type Chart, CHART_NAMES, CHARTS, RECORDED, type Run, STEPS, stepsOf, type StoredTries } from './runs.ts';
 
-/** All runs with their tries, once loaded. */
+/** All recorded runs with their tries, once loaded. */
 const runs = signal<Run[] | undefined>(undefined);
 
-/** Number of the run that the reader looks at. */
+/** Number of the run that the figure shows. */
 export const shownRun = (): number => Math.round(numberOf('run', 0, 0, RECORDED.runs.length - 1));
 
 /** Returns the id of the prediction about a run. */
@@ -122,7 +122,7 @@ function Behind({ number }: { number: number }) {
   );
 }
 
-/** Lets the reader point at a chart or at the tries. */
+/** A radio button with which the reader chooses a chart, or the tries, as evidence. */
 function Point({ at, name }: { at: Evidence; name: string }) {
   return (
     <label class="choice point">
@@ -138,7 +138,7 @@ interface ChartProps {
   chart: Chart;
   number: number;
   step: number;
-  /** Number of the run whose curve is drawn behind this one; -1 = none. */
+  /** Number of the run whose curve is drawn behind the curve of run `number`; -1 = none. */
   behind: number;
   isOpen: boolean;
 }

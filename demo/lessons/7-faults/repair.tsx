@@ -1,4 +1,4 @@
-/** Figure 7.2: the mended config, trained in this tab over the faulty run's curve. */
+/** Figure 7.2: training in this tab with a corrected config, drawn over the curve of the faulty run. */
 
 import { signal, useSignal } from '@preact/signals';
 import { describe } from '../../../src/errors.ts';
@@ -12,12 +12,15 @@ import { TRUTHS } from './causes.ts';
 import { idOf, shownRun } from './figure.tsx';
 import { late, RECORDED, STEPS } from './runs.ts';
 
-/** Seconds of 30 steps and of opening the model on two CPU cores without other work: an estimate, half of what 30 steps of 16 problems take. */
+/**
+ * Estimated seconds of 30 steps and of opening the model on two CPU cores without other work: half of the time that 30 steps of 16 problems
+ * take.
+ */
 const QUIET_S = 45;
 
 const SIZE = ['data.trainBatchSize=8', 'actor.ppoMiniBatchSize=4'];
 
-/** Share of right tries of the steps that were trained in this tab, and of which run and setting they are. */
+/** Result of training in this tab: the faulty run that was corrected, the corrected setting, and the share of right tries at each step. */
 const live = signal<{ run: number; setting: string; curve: number[] } | undefined>(undefined);
 
 const right = 'critic/acc/mean';

@@ -1,4 +1,4 @@
-/** The recorded runs of lesson 7. scripts/record-lesson-faults.mjs writes recorded.json, which has the curves, and tries.json. */
+/** The recorded runs of lesson 7. scripts/record-lesson-faults.mjs writes their curves to recorded.json and their tries to tries.json. */
 
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import type { Message } from '../../../src/tasks/task.ts';
@@ -9,7 +9,7 @@ type Curves = Readonly<Record<string, readonly (number | null)[]>>;
 
 /** Content of recorded.json. */
 export interface Recorded {
-  /** Command without the fault, which is the same for all runs. */
+  /** Command of a run without its fault. It is the same for all runs. */
   command: string;
   commit: string;
   adapter: string;
@@ -20,16 +20,22 @@ export interface Recorded {
 
 export const RECORDED = data as unknown as Recorded;
 
-/** Score, share of right answers, advantage, tokens, reason of the end, then messages with a letter for their role. */
+/**
+ * A stored try: score, share of right answers, advantage, tokens, stop reason, then its messages. The first letter of a message stands for
+ * its role.
+ */
 type StoredTry = [score: number, acc: number, advantage: number | null, tokens: number, stop: string, ...string[]];
 
-/** Content of tries.json: run, step, two groups of each. */
+/** Content of tries.json: an array of runs, each an array of steps, each with two groups. */
 export type StoredTries = { problem: string; answer: string; question: string; tries: StoredTry[] }[][][];
 
 const CALL = '<tool_call>{"name":"calculator","arguments":{"expression":"';
 const CALL_END = '"}}</tool_call>';
 
-/** Returns a message as the model wrote it: `c` = the calculator's call without its frame, `t` = a tool's output, `a` = other text. */
+/**
+ * Expands a stored text to a chat message. Its first letter says which: `c` = a call of the calculator, stored without its tags and JSON;
+ * `t` = the output of a tool; `a` = another text of the model.
+ */
 function lengthened(text: string): Message {
   const [kind, rest] = [text[0], text.slice(1)];
   if (kind === 't') return { role: 'tool', content: rest };
@@ -47,10 +53,10 @@ export interface Run {
 /** Returns the last recorded step of a run. */
 export const stepsOf = ({ curves }: { curves: Curves }): number => curves['critic/score/mean'].length - 1;
 
-/** Last step of the longest run. */
+/** Last step of the longest recorded run. */
 export const STEPS = Math.max(...RECORDED.runs.map(stepsOf));
 
-/** Returns a run, with the stored tries of all runs. */
+/** Returns a run with its tries, taken from the stored tries of all runs. */
 export function runOf(number: number, stored: StoredTries): Run {
   const tries = stored[number].map((groups, i) =>
     groups.flatMap(({ problem, answer, question, tries: own }, group) =>
@@ -79,7 +85,7 @@ export function runOf(number: number, stored: StoredTries): Run {
   return { number, curves: RECORDED.runs[number].curves, tries };
 }
 
-/** Charts in the order of the page, by the name of their metric. The axis of a chart reaches at least `most`. */
+/** Charts in the order of the page, by their metric. The vertical axis reaches at least `most`. */
 export const CHARTS = {
   'critic/score/mean': { name: 'reward', page: 1, most: 1 },
   'response_length/mean': { name: 'response length, in tokens', page: 1, most: 0 },
@@ -99,20 +105,20 @@ export type Chart = keyof typeof CHARTS;
 
 export const CHART_NAMES = Object.keys(CHARTS) as Chart[];
 
-/** Values of steps 1, 2, ... that were measured. */
+/** Returns the values of a chart at steps 1, 2, ..., without steps at which nothing was measured. */
 export const known = ({ curves }: Pick<Run, 'curves'>, chart: Chart): number[] =>
   curves[chart].slice(1).filter((value) => value !== null);
 
 const mean = (values: readonly number[]): number | undefined =>
   values.length === 0 ? undefined : values.reduce((a, b) => a + b, 0) / values.length;
 
-/** Steps of an end of a run that are averaged. */
+/** Number of steps at the start or at the end of a run over which values are averaged. */
 export const WINDOW = 5;
 
-/** Mean of the measured values of the first steps; undefined without any. */
+/** Mean of a chart's measured values over the first WINDOW steps; undefined if nothing was measured. */
 export const early = ({ curves }: Pick<Run, 'curves'>, chart: Chart): number | undefined =>
   mean(curves[chart].slice(1, WINDOW + 1).filter((value) => value !== null));
 
-/** Mean of the measured values of the last steps; undefined without any. */
+/** Mean of a chart's measured values over the last WINDOW steps; undefined if nothing was measured. */
 export const late = ({ curves }: Pick<Run, 'curves'>, chart: Chart): number | undefined =>
   mean(curves[chart].slice(-WINDOW).filter((value) => value !== null));

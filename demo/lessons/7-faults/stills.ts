@@ -8,12 +8,12 @@ import { early, late, RECORDED, STEPS } from './runs.ts';
 const right = 'critic/acc/mean';
 const curves = RECORDED.runs.map((run) => run.curves);
 
-/** Returns the mean of a chart over the first or the last steps of a run. */
+/** Share of right tries over the first (`first`) or the last (`last`) steps of a run. */
 const first = (run: number) => early(RECORDED.runs[run], right)!;
 const last = (run: number) => late(RECORDED.runs[run], right)!;
 const loss = late(RECORDED.runs[0], 'actor/pg_loss')!;
 
-/** Numbers of the lesson's text, by the name in its HTML. */
+/** Numbers in the lesson's text, by their name in the HTML. */
 export const NUMBERS: Readonly<Record<string, string>> = {
   steps: `${STEPS}`,
   'sound-first': percent(first(0)),
@@ -29,7 +29,7 @@ const plot = (name: string, chart: string, run: number, behind: readonly Curve[]
   return `<div><p>Run ${run}: ${name}</p>${runPlot(curve, label, { behind, last: STEPS, most: 1 })}</div>`;
 };
 
-/** Pictures by the number of their figure. */
+/** Pictures as HTML, by the number of their figure. */
 export const STILLS: Readonly<Record<string, string>> = {
   '7.1': `<div class="six">${curves.map((_, run) => plot('reward', 'critic/score/mean', run)).join('')}</div>`,
   '7.2': `<div class="six">${plot('share of right tries', right, 1, [curves[0][right]])}</div>`,

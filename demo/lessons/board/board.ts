@@ -1,11 +1,11 @@
-/** Content of the class board: results from pasted links, their curves, the mean of them and a band around it. */
+/** Content of the class board: the curves of results from pasted links, their mean, and a band around it. */
 
 import { type SharedResult, decodeResult } from '../../state/address/share.ts';
 import { describe } from '../../../src/errors.ts';
 import { short } from '../../../src/ui/format.ts';
 import type { Curve } from '../kit/plot.ts';
 
-/** Results that one chart can show. */
+/** Maximum number of results that one chart shows. */
 export const MOST = 40;
 
 export const METRICS = {
@@ -19,7 +19,7 @@ export type Metric = keyof typeof METRICS;
 
 export interface Pasted {
   results: { name: string; history: SharedResult['history'] }[];
-  /** Sentences about links that were left out. */
+  /** Sentences about links that were skipped. */
   problems: string[];
 }
 
@@ -43,7 +43,7 @@ export async function readLinks(text: string): Promise<Pasted> {
   return { results, problems };
 }
 
-/** Names a result by the seed and the algorithm of its link. */
+/** Names a result by the settings in its link, such as seed and algorithm. */
 function nameOf(address: string, place: number): string {
   const query = new URLSearchParams(address.split('?')[1] ?? '');
   const told = ['seed', 'algorithm', 'lr', 'n'].flatMap((key) => (query.has(key) ? [`${key} ${query.get(key)}`] : []));
@@ -73,7 +73,7 @@ export function bandOf(curves: readonly Curve[]): Band[] {
   });
 }
 
-/** Returns a sentence on how far apart the last values of the results are. */
+/** Returns a sentence with the range and the mean of the results' last values. */
 export function inWords(curves: readonly Curve[], name: string): string {
   const last = curves.flatMap((curve) => curve.filter((value) => value !== null).at(-1) ?? []);
   if (last.length === 0) return 'Paste links to see their curves.';

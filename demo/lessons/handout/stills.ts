@@ -18,7 +18,7 @@ const rewardsOf = (group: number): number[] => STEP_1.groups[group].tries.map(({
 
 const numbers = ['1', '2', '3', '4', '5', '6', '7', '8'];
 
-/** Returns the rewards of a group, with an empty line for the advantages or with the advantages. */
+/** Returns a table with the rewards of a group. The line for the advantages is empty, or filled in for the answer sheet. */
 function groupRows(name: string, rewards: readonly number[], methods: readonly Method[]): string {
   const line = (method: Method) => advantagesBy(method, rewards).map(signed);
   const empty = numbers.map(() => '&nbsp;');
@@ -46,7 +46,7 @@ const GROUPS = [
 const RATIOS = [0.5, 0.9, 1, 1.1, 1.5, 4];
 const CLIP = { clipRatioLow: 0.2, clipRatioHigh: 0.28, clipRatioC: 3, wMax: 1.28 };
 
-/** Returns how a loss pulls a token with this ratio: minus its slope. */
+/** Returns the pull of a loss on a token with this ratio: minus the loss's slope. */
 const pull = (loss: typeof vanilla | typeof cispo, ratio: number, advantage: number): string => {
   const token = { logp: Math.log(ratio), oldLogp: 0, advantage, selected: false };
   const { grad } = loss.row(CLIP, token, { length: 0, sum: 0, advantageSum: 0 });
@@ -67,7 +67,7 @@ const pulls = table(
 const MODES = ['token-mean', 'seq-mean-token-mean', 'seq-mean-token-sum', 'seq-mean-token-sum-norm'] as const;
 const masks = [33, 4].map((tokens) => new Uint8Array(tokens).fill(1));
 
-/** Returns the share of the weight that the try of 33 tokens has, beside one of 4. */
+/** Returns the share of the total weight that a try of 33 tokens has in a batch with a try of 4 tokens. */
 const shareOfLong = (mode: (typeof MODES)[number]): number => {
   const sums = lossWeights({}, mode, masks, { maxResponseLength: 160 }).weights.map((one) =>
     one.reduce((a, b) => a + b, 0),

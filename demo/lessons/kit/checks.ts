@@ -1,25 +1,25 @@
-/** Exercises of a lesson, as data, and the check of each kind. The tests walk through the same data. */
+/** Exercises of a lesson, as data, and the check of each kind. The tests solve the exercises from the same data. */
 
 import { describe } from '../../../src/errors.ts';
 import type { Rule as OpenRule, RuleTokens } from '../../../src/extensions/modules/index.ts';
 import { LoopError, type LoopFacts, type LoopStep } from './runLoop.ts';
 
-/** Fields of all exercises. `judge` returns the sentence for a mistake, or undefined for a right answer. */
+/** Fields that all kinds of exercises have. `judge` returns the sentence for a mistake, or undefined for a right answer. */
 interface Common<Given> {
   id: string;
   title: string;
   task: string;
-  /** Shown after the first mistake. */
+  /** Hint that is shown after the first mistake. */
   hint: string;
-  /** A right answer, shown after the second mistake. */
+  /** A right answer, which is shown after the second mistake. */
   answer: Given;
-  /** Why the answer is right. */
+  /** Explanation why the answer is right. */
   why: string;
-  /** Three usual mistakes, and the sentence for each. */
+  /** Three usual wrong answers, and the sentence that is shown for each. */
   wrong: { given: Given; says: string }[];
 }
 
-/** A function to write. It runs in a sandbox. */
+/** An exercise in which the reader writes a function, which runs in a sandbox. */
 export interface CodeExercise extends Common<string> {
   kind: 'code';
   /** Name of the function. */
@@ -28,14 +28,14 @@ export interface CodeExercise extends Common<string> {
   start: string;
   /** Arguments of each call. */
   calls: unknown[][];
-  /** Time limit of all calls in milliseconds. Default: that of the sandbox, 2,000. */
+  /** Time limit in milliseconds for all calls together. Default: the sandbox's limit, 2,000. */
   timeMs?: number;
-  /** Tokens of a loss, which runs as a loss of the page does. The only result is then a `RuleLosses`. */
+  /** Tokens with which a custom loss is called. The only result is then a `RuleLosses`. Undefined for other functions. */
   tokens?: RuleTokens;
   judge(results: readonly unknown[]): string | undefined;
 }
 
-/** Boxes to tick. An answer is the set of ids. */
+/** An exercise with boxes to tick. An answer is the set of ticked ids. */
 export interface TickExercise extends Common<string[]> {
   kind: 'ticks';
   options: { id: string; label: string }[];
@@ -49,14 +49,14 @@ export interface NumbersExercise extends Common<number[]> {
   judge(numbers: readonly number[]): string | undefined;
 }
 
-/** A sentence to choose. An answer is its id. */
+/** An exercise with sentences, one of which is right. An answer is the id of the chosen one. */
 export interface ChoiceExercise extends Common<string> {
   kind: 'choice';
   options: { id: string; label: string }[];
   judge(chosen: string): string | undefined;
 }
 
-/** A name to choose for each item. An answer is the list of their ids. */
+/** An exercise in which each item gets one of several names. An answer is the list of the chosen ids, in the order of the items. */
 export interface MatchExercise extends Common<string[]> {
   kind: 'match';
   items: string[];
@@ -64,11 +64,11 @@ export interface MatchExercise extends Common<string[]> {
   judge(chosen: readonly string[]): string | undefined;
 }
 
-/** A training loop to complete. It runs in a worker and needs a GPU. */
+/** An exercise in which the reader completes a training loop. The loop runs in a worker and needs a GPU. */
 export interface LoopExercise extends Common<string> {
   kind: 'loop';
   start: string;
-  /** Folder of the shipped model that is trained. */
+  /** Folder of the shipped model that the loop trains. */
   checkpoint: string;
   steps: number;
   judge(facts: LoopFacts): string | undefined;
@@ -93,17 +93,17 @@ const RIGHT = 'Right.';
 const checked = (mistake: string | undefined, why: string): Checked =>
   mistake === undefined ? { ok: true, says: `${RIGHT} ${why}` } : { ok: false, says: mistake };
 
-/** Checks an answer of the exercise's kind. */
+/** Checks an answer to an exercise without code. */
 export function check(exercise: PlainExercise, given: PlainExercise['answer']): Checked {
   const judge = exercise.judge as (given: PlainExercise['answer']) => string | undefined;
   return checked(judge(given), exercise.why);
 }
 
-/** Checks what a loop did. */
+/** Checks an exercise by the counts of what a loop did. */
 export const checkLoopFacts = (exercise: LoopExercise, facts: LoopFacts): Checked =>
   checked(exercise.judge(facts), exercise.why);
 
-/** Runs the reader's loop for the steps of the exercise, and checks what it did. undefined = it was stopped. */
+/** Runs the reader's loop for the steps of the exercise, and checks what the loop did. Returns undefined if the loop was stopped. */
 export async function checkLoop(
   exercise: LoopExercise,
   text: string,
@@ -119,7 +119,7 @@ export async function checkLoop(
   }
 }
 
-/** Runs the reader's function in a sandbox, and checks what it returned. A function that throws or does not end is a mistake. */
+/** Runs the reader's function in a sandbox, and checks its results. A function that throws or does not end counts as a mistake. */
 export async function checkCode(exercise: CodeExercise, code: string, timeMs = exercise.timeMs): Promise<Checked> {
   const { Rule, RuleError } = await import('../../../src/extensions/modules/index.ts'); // loaded at the first run
   let rule: OpenRule<'functions' | 'loss'> | undefined;

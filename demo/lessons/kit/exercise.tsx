@@ -21,7 +21,7 @@ import { keep, progress } from './progress.ts';
 
 type CodeEditor = typeof import('../../views/rules/editor.tsx').Editor;
 
-/** Counts mistakes and shows what the check said. */
+/** Counts the reader's mistakes in an exercise, and stores the result of the last check. */
 function useChecks(exercise: Exercise) {
   const [result, setResult] = useState<Checked | undefined>(undefined);
   const [mistakes, setMistakes] = useState(0);
@@ -75,7 +75,7 @@ function Said({ exercise, result, mistakes, onAnswer }: SaidProps) {
   );
 }
 
-/** Code that runs in a sandbox, or a loop that runs in a worker until its end or Stop. */
+/** An exercise with code: a function that runs in a sandbox, or a training loop that runs in a worker until its end or Stop. */
 function Code({ exercise }: { exercise: CodeExercise | LoopExercise }) {
   const { result, mistakes, show } = useChecks(exercise);
   const code = useSignal(exercise.start);
@@ -131,7 +131,9 @@ function Code({ exercise }: { exercise: CodeExercise | LoopExercise }) {
   );
 }
 
-/** A plain field at first. The editor with colours is loaded when the field comes near the screen, unless the reader writes already. */
+/**
+ * A plain text field at first. The editor with colours is loaded when the field comes near the screen, unless the reader writes already.
+ */
 export function CodeField({
   label,
   code,

@@ -1,6 +1,6 @@
 /**
- * The frame of a figure: its title, a sentence that changes with it, where its data are from, and its controls: sliders, choices, and the button
- * for live work.
+ * The frame of a figure: its title, a sentence that changes with the figure, the source of its data, and its controls: sliders, choices,
+ * and the button for live work.
  */
 
 import { useSignal } from '@preact/signals';
@@ -13,7 +13,7 @@ import { keep, progress } from './progress.ts';
 
 let ids = 0;
 
-/** Returns an id of the page. Preact's own ids repeat in every part that is rendered by itself. */
+/** Returns an id that is unique in the page. Preact's own ids are unique only within one rendered tree, and a lesson has many. */
 export function useOwnId(): string {
   return useState(() => `part-${ids++}`)[0];
 }
@@ -21,9 +21,9 @@ export function useOwnId(): string {
 interface FigureProps {
   number: string;
   title: string;
-  /** One sentence that describes the figure as it is now. Screen readers announce it when it changes. */
+  /** A sentence that describes the current state of the figure. Screen readers announce the sentence when it changes. */
   says: string;
-  /** Command and commit of the data. */
+  /** Source of the figure's data: command and commit. */
   source?: string | undefined;
   children: ComponentChildren;
 }
@@ -56,7 +56,7 @@ interface SliderProps {
   shown: string;
 }
 
-/** A slider whose value is in the address. */
+/** A slider whose value is stored in the address. */
 export function Slider({ control, label, value, least, most, step, shown }: SliderProps) {
   const id = useOwnId();
   if (isHidden(control)) return null;
@@ -84,11 +84,11 @@ interface SelectProps {
   label: string;
   options: readonly { value: string; name: string }[];
   initial: string;
-  /** Other controls that a choice puts back. */
+  /** Names of other controls that are reset when the reader chooses. */
   resets?: readonly string[];
 }
 
-/** A choice that is in the address. */
+/** Options of which the reader chooses one. The choice is stored in the address. */
 export function Select({ control, label, options, initial, resets = [] }: SelectProps) {
   const id = useOwnId();
   if (isHidden(control)) return null;
@@ -113,20 +113,20 @@ export function Select({ control, label, options, initial, resets = [] }: Select
 }
 
 interface LiveButtonProps {
-  /** Name of the work in the stored times. */
+  /** Name under which the duration of the work is stored. */
   id: string;
   label: string;
-  /** Seconds on two CPU cores, from the first press. */
+  /** Estimated seconds of the work on two CPU cores, from the first press of the button. */
   coldSeconds: number;
-  /** Does the work. Resolves to a sentence about its result. */
+  /** Does the live work. Resolves to a sentence about its result. */
   run: (signal: AbortSignal, say: (text: string) => void) => Promise<string>;
-  /** Past participle in the message about the end, before "in 3 s". */
+  /** Past participle that describes the finished work in the message "... in 3 s". */
   done: string;
-  /** Shows the recorded tries again; undefined if they are shown. */
+  /** Called to show the recorded tries again; undefined if they are shown now. */
   onRecorded: (() => void) | undefined;
 }
 
-/** Says how long the work takes here, reports progress, and ends it at once. */
+/** A button for live work: says how long the work takes on this machine, reports progress, and stops the work immediately. */
 export function LiveButton({ id, label, coldSeconds, run, done, onRecorded }: LiveButtonProps) {
   const ending = useSignal<AbortController | undefined>(undefined);
   const said = useSignal('');

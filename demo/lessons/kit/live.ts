@@ -1,20 +1,20 @@
-/** Live work of a lesson: an engine that is opened at the first press, and closed when the page was out of sight for a minute. */
+/** Live work of a lesson: an engine that is opened at the first press, and closed after the page was hidden for a minute. */
 
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import type { Metrics } from '../../../src/grpo/metrics.ts';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import type { Session } from '../../engine/session.ts';
 
-/** Milliseconds out of sight after which the engine is closed. */
+/** Milliseconds after which the engine of a hidden page is closed. */
 const OUT_OF_SIGHT_MS = 60_000;
 
 let opening: Promise<Session> | undefined;
-/** Ends when the live work before has ended. One engine works for one figure at a time. */
+/** Settles when the previous live work has ended. The engine works for one figure at a time. */
 let before: Promise<unknown> = Promise.resolve();
 let working = false;
 let closing: ReturnType<typeof setTimeout> | undefined;
 
-/** Opens the shipped model with its recipe. @param overrides settings, as `key=value` */
+/** Opens the shipped model with its recipe. @param overrides settings of the form `key=value` */
 async function open(overrides: string[] = []): Promise<Session> {
   const [{ Session }, { fetchConfig }, { parseTrainConfig }, { findAdapter }] = await Promise.all([
     import('../../engine/session.ts'),
@@ -29,8 +29,8 @@ async function open(overrides: string[] = []): Promise<Session> {
 }
 
 /**
- * Calls `use` with the engine, after any live work before. Resolves when it has ended; to undefined if `signal` has aborted before. Rejects with
- * a text for the reader if a GPU is missing or the engine fails. The next call then opens another engine.
+ * Calls `use` with the engine, after any earlier live work. Resolves when `use` has ended; to undefined if `signal` aborted before `use`
+ * was called. Rejects with a text for the reader if a GPU is missing or the engine fails. The next call then opens another engine.
  */
 export function live<T>(use: (session: Session) => Promise<T>, signal: AbortSignal): Promise<T | undefined> {
   const work = before.then(() => (signal.aborted ? undefined : onEngine(use)));
@@ -60,8 +60,8 @@ interface TrainingEvents {
 }
 
 /**
- * Trains the shipped model from its start, after any live work before, on an engine of its own. Resolves after `steps` steps, or when `signal`
- * aborts. Rejects with a text for the reader if a GPU is missing or the engine fails.
+ * Trains the shipped model on a separate engine, after any earlier live work. Resolves after `steps` steps, or when `signal` aborts.
+ * Rejects with a text for the reader if a GPU is missing or the engine fails.
  */
 export function trainHere(steps: number, overrides: string[], events: TrainingEvents): Promise<void> {
   const work = before.then(() => trainSteps(steps, overrides, events));
@@ -93,7 +93,9 @@ interface DrawEvents {
   signal: AbortSignal;
 }
 
-/** Draws the tries of a problem of step 1 with the untrained model; see `live`. Resolves when all are drawn, or `signal` aborts. */
+/**
+ * Samples the tries of a problem of step 1 with the untrained model; see `live`. Resolves when all are sampled, or when `signal` aborts.
+ */
 export async function drawGroup(problem: number, { onTry, signal }: DrawEvents): Promise<void> {
   const [{ firstGroup }, { loggedRollouts }] = await Promise.all([
     import('../../../src/extensions/checks/index.ts'),

@@ -1,4 +1,4 @@
-/** Runs a reader's loop in a worker of its own. One loop runs at a time, and Stop ends the worker at once. */
+/** Runs a reader's training loop in its own worker. One loop runs at a time, and Stop ends the worker immediately. */
 
 import { LoopError, type LoopFacts, type LoopReply, type LoopRequest, type LoopStep } from './runLoop.ts';
 
@@ -9,12 +9,12 @@ interface LoopWork extends Omit<LoopRequest, 'model'> {
   signal: AbortSignal;
 }
 
-/** Ends the loop that is running. */
+/** Stops the loop that is running. */
 let endCurrent = (): void => {};
 
 /**
- * Runs a loop, and returns what it did; undefined if `signal` aborted or another loop was started. Rejects with a text for the reader if a
- * GPU is missing, and with LoopError for an error of the loop.
+ * Runs a training loop, and returns what the loop did; undefined if `signal` aborted or another loop was started. Rejects with a text for
+ * the reader if a GPU is missing, and with LoopError for an error of the loop.
  */
 export async function runInWorker({
   checkpoint,

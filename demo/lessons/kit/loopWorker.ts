@@ -1,4 +1,7 @@
-/** Worker that runs a reader's loop: opens an engine with the model that the page sent, and reports every step. Ending the worker stops it. */
+/**
+ * Worker that runs a reader's loop: opens an engine with the model that the page sent, and reports every step. To stop the loop, the page
+ * ends the worker.
+ */
 
 import * as library from '../../../src/index.ts';
 import * as learners from '../../../src/extensions/learner/index.ts';

@@ -1,15 +1,18 @@
-/** Figures as SVG text, for the page and for the pictures in its HTML. No number of a figure comes from elsewhere than its arguments. */
+/**
+ * Figures as SVG text, for the live page and for the still pictures in its HTML. All numbers in a figure come from the function's
+ * arguments.
+ */
 
 import { short, signed } from '../../../src/ui/format.ts';
 
-/** Escapes a text for an attribute of SVG. */
+/** Escapes a text for an SVG attribute. */
 export const attribute = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;');
 
 /** Formats a coordinate with at most one decimal. */
 export const round = (value: number): string => String(Math.round(value * 10) / 10);
 
-/** Returns a picture with a description for screen readers. */
+/** Returns an SVG picture with a description for screen readers. */
 export const picture = (className: string, width: number, height: number, label: string, content: string): string =>
   `<svg class="${className}" viewBox="0 0 ${width} ${height}" role="img" aria-label="${attribute(label)}">${content}</svg>`;
 
@@ -17,14 +20,14 @@ export const picture = (className: string, width: number, height: number, label:
 export const line = (className: string, x1: number, y1: number, x2: number, y2: number): string =>
   `<line class="${className}" x1="${round(x1)}" y1="${round(y1)}" x2="${round(x2)}" y2="${round(y2)}"/>`;
 
-/** Returns a text at a point. */
+/** Returns SVG for a text at a point. */
 export const text = (className: string, x: number, y: number, content: string): string =>
   `<text class="${className}" x="${round(x)}" y="${round(y)}">${attribute(content)}</text>`;
 
 const BAR = { width: 240, height: 30 };
 
 /**
- * Draws an advantage as a bar from the middle: right = pushed up, left = pushed down.
+ * Draws an advantage as a bar that starts in the middle: right = pushed up, left = pushed down.
  * @param most size at the end of the axis
  * @param guess a predicted value, drawn as an outline
  */
@@ -45,7 +48,7 @@ export function bar(value: number, most: number, label: string, guess?: number):
 
 const STRIP = { width: 360, height: 74, left: 14, right: 14 };
 
-/** Draws the rewards of a group on a line, with their mean and the band of one spread around it. NaN is not drawn. */
+/** Draws the rewards of a group on a line, with their mean and a band of one standard deviation around the mean. NaN is not drawn. */
 export function strip(rewards: readonly number[], mean: number, spread: number, label: string): string {
   const known = rewards.filter((reward) => !Number.isNaN(reward));
   const x = (reward: number) => STRIP.left + reward * (STRIP.width - STRIP.left - STRIP.right);
@@ -70,15 +73,15 @@ export function strip(rewards: readonly number[], mean: number, spread: number, 
   return picture('strip', STRIP.width, STRIP.height, label, content.join(''));
 }
 
-/** Chance that all n tries of a group agree, if each is right with chance p. */
+/** Returns the probability that all n tries of a group get the same reward, if each is right with probability p. */
 export const silentShare = (p: number, n: number): number => p ** n + (1 - p) ** n;
 
 const CHART = { width: 360, height: 256, left: 30, right: 12, top: 22, bottom: 40 };
 
 /**
- * Draws the chance of a silent group over the pass rate, with the recorded steps as dots.
- * @param steps step, mean reward, share of silent groups
- * @param named steps with their number next to the dot
+ * Draws the probability of a silent group over the pass rate, and recorded steps as dots.
+ * @param steps entries: step, mean reward, share of silent groups
+ * @param named steps whose number is written next to their dot
  */
 export function silencePlot(
   { p, n }: { p: number; n: number },
@@ -117,7 +120,10 @@ export function silencePlot(
 
 const ROWS = { width: 360, left: 88, right: 100, gap: 48, height: 40 };
 
-/** Draws the advantages of a group by several methods, a row each, on the scale of the largest. At the end of a row are its extremes. */
+/**
+ * Draws the advantages of a group by several methods, one row per method, all on the same scale. The smallest and largest advantage are
+ * written at the end of each row.
+ */
 export function rowsPlot(rows: readonly { name: string; values: readonly number[] }[], label: string): string {
   const all = rows.flatMap(({ values }) => values);
   const [highest, lowest] = [Math.max(1e-6, ...all), Math.min(0, ...all)];
@@ -155,10 +161,11 @@ interface RunPlotOptions {
 }
 
 /**
- * Draws a run's curve, and other runs' curves paler behind it. A value without neighbours is a dot. The axis has 0 and every value.
- * @param step marked step
- * @param last step at the end of the axis
- * @param most value that the axis reaches at least
+ * Draws a run's curve, and other runs' curves paler behind it. A value without measured neighbours is a dot. The vertical axis includes 0
+ * and every value.
+ * @param step step to mark
+ * @param last last step on the horizontal axis
+ * @param most value that the vertical axis reaches at least
  */
 export function runPlot(
   curve: Curve,
@@ -196,7 +203,9 @@ export function runPlot(
 
 const BOARD = { width: 640, height: 300, left: 44, right: 10, top: 12, bottom: 26 };
 
-/** Draws curves of many runs, their mean, and a band around it. Values of a curve that were not measured are bridged. */
+/**
+ * Draws curves of many runs, their mean, and a band around it. A line connects the measured values of a curve across steps without a value.
+ */
 export function boardPlot(
   curves: readonly Curve[],
   band: readonly { mean: number | null; low: number | null; high: number | null }[],
@@ -224,14 +233,14 @@ export function boardPlot(
   return picture('board', width, height, label, content.join(''));
 }
 
-/** A curve over steps. Values are null at steps without one. */
+/** A curve over steps. Its values are null at steps where nothing was measured. */
 export interface NamedCurve {
   name: string;
   /** CSS class of the line: curve, curve-a, curve-b, curve-c, faint, guess. */
   className: string;
   /** Step and value of each point. */
   points: readonly (readonly [number, number])[];
-  /** Lower and upper edge at each point, drawn as an area. */
+  /** Lower and upper edge of a band at each point, drawn as an area. */
   band?: readonly (readonly [number, number, number])[];
 }
 
@@ -242,12 +251,12 @@ interface CurvesOptions {
   y: readonly [number, number];
   /** Name of the vertical axis. */
   of: string;
-  /** Step that a line marks. */
+  /** Step that is marked by a vertical line. */
   at?: number | undefined;
   height?: number;
 }
 
-/** Where curvesPlot draws: pixels of a step and a value, and the way back. */
+/** Scales of curvesPlot: from a step or a value to pixels, and back. */
 export function curvesScale({ steps, y: [low, high], height = 220 }: CurvesOptions) {
   const { width, left, right, top } = CHART;
   const floor = height - 34;
@@ -300,7 +309,7 @@ export function curvesPlot(curves: readonly NamedCurve[], options: CurvesOptions
   return picture('plot', width, height, label, content.join(''));
 }
 
-/** Moves names apart that would cover each other. */
+/** Moves overlapping names apart. */
 function apart(ends: { name: string; y: number }[]): { name: string; y: number }[] {
   const sorted = ends.toSorted((a, b) => b.y - a.y);
   for (let i = 1; i < sorted.length; i++) sorted[i].y = Math.min(sorted[i].y, sorted[i - 1].y - 13);

@@ -1,6 +1,6 @@
 /**
- * A prediction: the reader chooses, or draws a curve, before the figure shows the truth, and cannot do it again. No prediction is called
- * wrong.
+ * A prediction: the reader chooses, or draws a curve, before the figure shows the true result, and can do so only once. No prediction is
+ * called wrong.
  */
 
 import { useState } from 'preact/hooks';
@@ -13,17 +13,17 @@ interface PredictProps {
   id: string;
   question: string;
   options: readonly { value: string; name: string; /** What the choice means beside the truth. */ means: string }[];
-  /** Called when the reader has chosen, or looks without a guess. */
+  /** Called when the reader has chosen an option, or has asked for the result without a guess. */
   onLocked: () => void;
 }
 
-/** True once the reader has chosen, or has looked without a guess. */
+/** True once the reader has chosen an option, or has asked for the result without a guess. */
 export const isPredicted = (id: string): boolean => progress.value.predicted[id] !== undefined;
 
-/** The chosen option; '' without a guess, undefined before. */
+/** The option that the reader chose; '' = looked without a guess; undefined = not yet answered. */
 export const predicted = (id: string): string | undefined => progress.value.predicted[id];
 
-/** Asks for a choice before the truth is shown. */
+/** Asks the reader to choose an option before the figure shows the true result. */
 export function Predict({ id, question, options, onLocked }: PredictProps) {
   const name = useOwnId();
   const [chosen, choose] = useState('');
@@ -76,22 +76,22 @@ export function Predict({ id, question, options, onLocked }: PredictProps) {
 interface PredictCurveProps {
   id: string;
   question: string;
-  /** Steps whose value the reader sets, ascending. The last is the end of the axis. */
+  /** Steps, ascending, at which the reader sets a value. The last one is the end of the axis. */
   steps: readonly number[];
-  /** Name of the vertical axis, which ends at 0 and 1. */
+  /** Name of the vertical axis, which runs from 0 to 1. */
   of: string;
-  /** Returns the sentence for the drawn values beside the truth. */
+  /** Returns a sentence that compares the drawn values with the true ones. */
   means: (values: readonly number[]) => string;
   onLocked: () => void;
 }
 
-/** The values of a drawn curve; undefined without a guess or before. */
+/** The values of the reader's curve; undefined if the reader looked without a guess, or has not answered yet. */
 export function predictedCurve(id: string): number[] | undefined {
   const values = (predicted(id) ?? '').split(',').map(Number);
   return predicted(id) && values.every(Number.isFinite) ? values : undefined;
 }
 
-/** A curve to draw with the pointer, or with a slider for each of its points. */
+/** A curve that the reader draws with the pointer, or with one slider per point. */
 export function PredictCurve({ id, question, steps, of, means, onLocked }: PredictCurveProps) {
   const own = useOwnId();
   const [values, setValues] = useState<readonly number[]>(steps.map(() => 0.5));

@@ -1,14 +1,14 @@
-/** Predictions and solved exercises of a reader. They stay in this browser. */
+/** The reader's predictions and solved exercises, stored only in this browser. */
 
 import { signal } from '@preact/signals';
 
 const KEY = 'webgrpo-lessons';
 
 interface Progress {
-  /** Chosen option by prediction; '' = the reader looked without a guess. */
+  /** Chosen option, by id of the prediction; '' = the reader looked without a guess. */
   predicted: Readonly<Record<string, string>>;
   solved: Readonly<Record<string, boolean>>;
-  /** Seconds of the last live work on this machine. */
+  /** Seconds of the last live work on this machine, by name of the work. */
   seconds: Readonly<Record<string, number>>;
   /** Chosen options of the six questions, by round and question. */
   answers: Readonly<Record<string, number>>;
@@ -24,7 +24,7 @@ export function keep<K extends keyof Progress>(part: K, id: string, value: Progr
   try {
     localStorage.setItem(KEY, JSON.stringify(progress.value));
   } catch {
-    // A browser without storage forgets when the page closes.
+    // Without storage, the browser forgets the progress when the page is closed.
   }
 }
 

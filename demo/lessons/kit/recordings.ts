@@ -4,7 +4,7 @@ import { type AdvantageEstimator, computeAdvantages, type ScaleRewards } from '.
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import type { Message } from '../../../src/tasks/task.ts';
 
-/** A try as stored: what it shares with its group is stored once. */
+/** A stored try. Fields that all tries of a group share are stored once, in the group. */
 type StoredTry = Omit<LoggedRollout, 'step' | 'group' | 'problem' | 'answer' | 'promptMessages'>;
 
 /** A recorded group. */
@@ -21,12 +21,12 @@ export interface Recorded {
   commit: string;
   adapter: string;
   date: string;
-  /** The page's recorded run: step, mean reward, share of silent groups. */
+  /** The page's recorded run. Entries: step, mean reward, share of silent groups. */
   run: { command: string; commit: string; steps: [number, number, number][] };
   groups: RecordedGroup[];
 }
 
-/** Returns the tries of a group as a run logs them. */
+/** Returns the tries of a group in the format of a run's log. */
 export function triesOf({ problem, answer, prompt, tries }: RecordedGroup, group: number): LoggedRollout[] {
   return tries.map(({ messages, ...one }) => ({
     step: 1,
@@ -42,7 +42,7 @@ export function triesOf({ problem, answer, prompt, tries }: RecordedGroup, group
 /** Returns the text of a group's problem. */
 export const questionOf = ({ prompt }: RecordedGroup): string => prompt.at(-1)?.content ?? '';
 
-/** Methods that a lesson compares. */
+/** Advantage methods that a lesson compares. */
 export const METHODS = {
   grpo: { name: 'GRPO', note: 'minus the mean, divided by the spread', estimator: 'grpo', scale: 'group' },
   drgrpo: { name: 'Dr. GRPO', note: 'minus the mean, not divided', estimator: 'grpo', scale: 'none' },
@@ -68,8 +68,8 @@ export function advantagesBy(method: Method, rewards: readonly number[], tokens:
 }
 
 /**
- * Returns the advantages by several named rewards: each normalised in the group, then their sum over the whole batch (GDPO). Here the batch
- * is the group.
+ * Returns GDPO's advantages for several named rewards: each reward is normalised within the group, then the sum is normalised over the
+ * batch. Here the batch is one group.
  */
 export function gdpoAdvantages(components: readonly (readonly number[])[], weights: readonly number[]): number[] {
   const groups = components[0].map(() => 0);

@@ -1,6 +1,6 @@
 /**
- * Runs a training loop that a reader wrote: gives its text the library, an engine and a callback, and watches what it does. The worker of the
- * page (loopWorker.ts), the tests and scripts/record-run.mjs use it.
+ * Runs a training loop that a reader wrote: the loop's text gets the library, an engine and a callback. Counts what the loop does. The
+ * worker of the page (loopWorker.ts), the tests and scripts/record-run.mjs use it.
  */
 
 import type * as library from '../../../src/index.ts';
@@ -16,7 +16,7 @@ import type { Problem } from '../../../src/tasks/task.ts';
 
 type SampledRow = learners.SampledRow;
 
-/** A step as a loop reports it. */
+/** A step as a reader's loop reports it to `show`. */
 export interface ShownStep {
   step: number;
   problems: readonly Problem[];
@@ -26,17 +26,17 @@ export interface ShownStep {
   gradNorm: number;
 }
 
-/** Options of a loop. A loop has a default for each. */
+/** Options of the reader's loop, which has a default for each. */
 export interface LoopOptions {
   lr?: number | undefined;
   seed?: number | undefined;
   steps?: number | undefined;
 }
 
-/** The function `train` of a loop. */
+/** Type of the function `train` that a loop exports. */
 export type Train = (given: LoopOptions & { engine: TrainerEngine; show: (step: ShownStep) => void }) => Promise<void>;
 
-/** Seconds of a step: drawing tries, gradient, optimizer, and all else, which is the reader's own code. */
+/** Seconds of a step: drawing tries, gradient, optimizer, and everything else, such as the reader's own code. */
 export interface Seconds {
   draw: number;
   gradient: number;
@@ -44,17 +44,17 @@ export interface Seconds {
   other: number;
 }
 
-/** A step as the page draws it. */
+/** A step in the form in which the page shows it. */
 export interface LoopStep {
   step: number;
   /** Mean over the tries. */
   reward: number;
-  /** undefined, like the entropy, if all groups were silent. */
+  /** undefined if all groups were silent, as is the entropy. */
   loss: number | undefined;
   entropy: number | undefined;
   gradNorm: number;
   seconds: Seconds;
-  /** The first try at each problem. */
+  /** The first try at each problem of the step. */
   tries: { problem: string; answer: string; text: string; reward: number }[];
 }
 
@@ -66,9 +66,9 @@ export interface LoopFacts {
   updates: number;
   /** Rows of all gradients. */
   rows: number;
-  /** Largest sum of the advantages of a group, without sign, over all gradients. */
+  /** Largest absolute value of a group's summed advantages, over all gradients. */
   largestSum: number;
-  /** Largest change of a weight. */
+  /** Largest absolute change of a weight. */
   moved: number;
 }
 
@@ -82,23 +82,23 @@ export interface LoopLibrary {
 interface LoopRun {
   text: string;
   library: LoopLibrary;
-  /** Returns an address that can be imported for a script's text. */
+  /** Returns an address from which `import` can load the text of a script. */
   addressOf: (text: string) => string;
-  /** Opens the engine of a loop's config. Called once the text has been read. */
+  /** Opens the engine of a loop's config. Called after the loop's text was parsed. */
   openEngine: (config: TrainConfig) => Promise<TrainerEngine>;
   options?: LoopOptions;
   onStep: (step: LoopStep) => void;
-  /** The loop ends with an error if it has made more updates. */
+  /** Maximum number of updates, after which the loop is ended. */
   mostUpdates?: number | undefined;
 }
 
 /** Thrown into a loop that made too many updates. */
 class TooManyUpdates extends Error {}
 
-/** An error in the reader's text, with its line if the browser names it. */
+/** An error in the text of the reader's loop. */
 export class LoopError extends Error {
   override name = 'LoopError';
-  /** Line of the text, from 1; undefined if the browser does not name it. */
+  /** Line of the error in the text, from 1; undefined if the browser does not report a line. */
   readonly line: number | undefined;
 
   constructor(message: string, line?: number) {
@@ -141,10 +141,13 @@ export async function runLoop({
   }
 }
 
-/** Number of runs so far. Node loads a module of equal text once, and each run has its own Learner. */
+/**
+ * Number of runs so far, written into the text. Otherwise Node would load a module with the same text only once, and the next run would get
+ * the old Learner.
+ */
 let runs = 0;
 
-/** Replaces the package's names in imports by addresses of modules that export the same. */
+/** Replaces the package's names in import statements by addresses of modules with the same exports. */
 function withAddresses(text: string, entries: LoopLibrary, addressOf: (text: string) => string): string {
   Object.assign(globalThis, { lessonLibrary: entries });
   const run = runs++;
@@ -214,7 +217,7 @@ class Watch {
   }
 }
 
-/** Returns the sum of the advantages of each group. A row counts with the advantage of its last token. */
+/** Returns the sum of the advantages of each group. The advantage of a row is that of its last token. */
 function groupSums(rows: readonly learners.TrainRow[]): number[] {
   const sums = new Map<number | undefined, number>();
   for (const { group, advantages = 1 } of rows) {
@@ -241,7 +244,7 @@ export type LoopReply =
   | { facts: LoopFacts }
   | { failed: { message: string; line: number | undefined } };
 
-/** Answers the worker's one request. */
+/** Handles the one request that the page sends to the worker: runs the loop. */
 export function answerLoop(given: {
   library: LoopLibrary;
   openEngine: (config: TrainConfig, model: CheckpointWithTokenizer) => Promise<TrainerEngine>;
@@ -264,7 +267,7 @@ export function answerLoop(given: {
   });
 }
 
-/** Turns an error of the text into one with its line. */
+/** Converts an error in the text of the loop to a LoopError with the line. */
 function loopError(error: unknown, address: string): Error {
   if (!(error instanceof Error)) return new LoopError(describe(error));
   const stack = error.stack ?? '';

@@ -1,5 +1,5 @@
 /**
- * Puts a lesson's live parts into its HTML. The HTML has the prose and a still picture in the place of each figure, for readers without
+ * Puts a lesson's live parts into its HTML. The HTML has the text, and a still picture in place of each figure, for readers without
  * JavaScript.
  */
 
@@ -18,13 +18,13 @@ interface Lesson {
   /** Predictions by number. */
   predictions: Readonly<Record<string, () => ComponentChild>>;
   exercises: readonly Exercise[];
-  /** Ids of what else a reader can solve. */
+  /** Ids of exercises outside `exercises` that a reader can solve. */
   solvable?: readonly string[];
-  /** Pictures that belong to an exercise, by its number. */
+  /** Components that are shown with an exercise, by the exercise's number. */
   pictures?: Readonly<Record<string, () => ComponentChild>>;
 }
 
-/** Replaces the content of every element that has the attribute. */
+/** Renders into every element that has the attribute, replacing the element's content. */
 function fill(attribute: string, content: (value: string) => ComponentChild): void {
   for (const place of document.querySelectorAll<HTMLElement>(`[${attribute}]`)) {
     place.replaceChildren();
@@ -32,7 +32,7 @@ function fill(attribute: string, content: (value: string) => ComponentChild): vo
   }
 }
 
-/** Shows one figure alone, as `?embed=` asks. */
+/** Shows only one figure, the one that `?embed=` names. */
 function showAlone(figure: string): void {
   const place = document.querySelector(`[data-figure="${CSS.escape(figure)}"]`);
   if (!place) return;
@@ -60,7 +60,7 @@ export function openLesson({ figures, predictions, exercises, solvable = [], pic
   }
 }
 
-/** Keeps punctuation on the line of a term. A line can break after a button. */
+/** Keeps punctuation on the same line as the term before it. By default a line can break after a button. */
 function keepTogether(term: HTMLElement): void {
   const next = term.nextSibling;
   const [mark] = (next instanceof Text && /^[.,:;?!)]+/.exec(next.data)) || [''];

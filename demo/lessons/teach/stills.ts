@@ -24,7 +24,7 @@ const evaluated = MODELS.map(({ name, outcomes }) => {
   return `<tr><td>${name}</td><td>${three(found.mean)}</td><td>${span(found)}</td><td>${percent(passOf(outcomes, TRIES))}</td></tr>`;
 });
 
-/** Pictures by the number of their figure. */
+/** Pictures as HTML, by the number of their figure. */
 export const STILLS: Readonly<Record<string, string>> = {
   '0.1': `<div class="six">${[
     one(

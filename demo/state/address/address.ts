@@ -16,7 +16,7 @@ const OF_THE_VISIT = ['autostart', 'resume', 'room', 'lesson'];
 /** Names of lessons over the page. */
 const LESSONS = ['cheat'];
 
-/** Returns one sentence per unknown parameter; undefined if all are known. */
+/** Returns one sentence per unknown address parameter; undefined if all are known. */
 export function unknownParameters(address: URLSearchParams): string | undefined {
   const lesson = address.get('lesson');
   if (lesson !== null && !LESSONS.includes(lesson))
@@ -29,7 +29,7 @@ export function unknownParameters(address: URLSearchParams): string | undefined 
   return `${sentences.join(' ')} Known parameters: ${PARAMETERS.join(', ')}.`;
 }
 
-/** Returns the address with these settings instead of its own, in a fixed order. */
+/** Returns the address with `settings` in place of its current settings. The order of parameters is fixed. */
 function withSettings(current: URL, settings: URLSearchParams): URL {
   const url = new URL(current);
   const kept = new URLSearchParams(current.search);
@@ -56,7 +56,7 @@ export function linkOf(settings: URLSearchParams, result: string | undefined): s
 /** Returns the encoded result in an address; undefined if it has none. */
 export const resultIn = (hash: string): string | undefined => /^#r=(.*)$/s.exec(hash)?.[1];
 
-/** Returns the hosts that a run would load from other than this page's. A link alone must not start such a load. */
+/** Returns the hosts, other than the page's own, from which a run would load files. A link alone must not start such a load. */
 export function foreignHosts({ model, reward }: TrainConfig, hub = HUB): string[] {
   const hosts = [model.path, reward.judge.checkpoint, model.customChatTemplate].flatMap((path) => {
     if (path === undefined || isShipped(path) || path.startsWith('configs/')) return [];

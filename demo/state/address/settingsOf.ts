@@ -5,7 +5,7 @@ import { valueAt } from '../../../src/grpo/config/tree.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import { DEFAULT_RECIPE } from '../recipes.ts';
 
-/** Keys that have a parameter of their own. Any other key is `set=key=value`. */
+/** Config keys that have their own address parameter. Any other key is written as `set=key=value`. */
 const NAMES: Readonly<Record<string, string>> = {
   'algorithm.name': 'algorithm',
   'actor.policyLoss.lossMode': 'loss',
@@ -23,7 +23,7 @@ const BRING_OTHERS = ['algorithm.name', 'actor.policyLoss.lossMode'];
 /** Keys that have no effect in a page. */
 const NOT_SHARED = ['name', 'trainer.defaultLocalDir', 'trainer.logRollouts', 'trainer.logger', 'trainer.resumeMode'];
 
-/** Returns the parameters. @param recipe text of configs/<name>.yaml */
+/** Returns the address parameters for a config. @param recipe text of configs/<name>.yaml */
 export function settingsOf(config: TrainConfig, name: string, recipe: string): URLSearchParams {
   const parsed = (overrides: string[]) => parseTrainConfig(recipe, { source: name, overrides, note: () => {} });
   const bringers: string[] = [];

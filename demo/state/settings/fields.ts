@@ -3,7 +3,7 @@
 import { RECIPES } from '../../../src/grpo/config/recipes.ts';
 import { POLICY_LOSSES } from '../../../src/grpo/losses/index.ts';
 
-/** Names of fields in the address and in the form. */
+/** Names of settings fields, in the address and in the form. */
 export type FieldName = 'steps' | 'n' | 'lr' | 'algorithm' | 'loss' | 'seed';
 
 export interface Field {
@@ -11,9 +11,9 @@ export interface Field {
   /** Key of the config. */
   key: string;
   label: string;
-  /** One line under "More settings". */
+  /** Explanation of the field: one line under "More settings". */
   meaning: string;
-  /** Undefined = the visitor types a number. */
+  /** Options of the field; undefined = the visitor types a number. */
   choices?: readonly string[];
 }
 

@@ -1,4 +1,4 @@
-/** Limits on what the page can show and store of a run. The command line has no such limits. */
+/** Limits on the runs that the page can show and store. The command line has no such limits. */
 
 import { ConfigError } from '../../../src/errors.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';

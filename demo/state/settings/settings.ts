@@ -11,20 +11,20 @@ import { refuseBeyondPage } from './limits.ts';
 
 type Values = Readonly<Record<FieldName, string>>;
 
-/** Result of checking the form: a run's config, or an error with its field. */
+/** Result of checking the form: a config, or a problem with the field that causes it. */
 export type Checked =
   | { config: TrainConfig; notes: readonly string[] }
   | { problem: string; field: FieldName | undefined };
 
-/** The YAML text of configs/<name>.yaml, or of a run's config.yaml. */
+/** A recipe with the YAML text of configs/<name>.yaml, or of a run's config.yaml. */
 interface Recipe {
   name: string;
   text: string;
-  /** `task=...` and `set=key=value` of the address, which set any config key. */
+  /** Overrides from the address: `task=...` and `set=key=value`. They can set any config key. */
   overrides: readonly string[];
 }
 
-/** The settings form's recipe, values and check. */
+/** The settings form: its recipe, its values, and the result of checking them. */
 export class Settings {
   /** Undefined until `open`. */
   readonly recipe = signal<Recipe | undefined>(undefined);
@@ -105,7 +105,7 @@ export class Settings {
   }
 }
 
-/** Stands for the visitor's own model where a recipe's name can be: on the cards and in the address. */
+/** Name that stands for the visitor's own model, on the cards and in the address. It is used like the name of a recipe. */
 export const YOUR_MODEL = 'your-model';
 
 const NO_MODEL = 'No model is chosen. Look one up or choose a .gguf file, then press "Use this model".';
@@ -132,5 +132,5 @@ function inPlainWords(error: Error): Checked {
 /** Settings of the next run. */
 export const form = new Settings();
 
-/** True once the form can start a run. */
+/** True once the form has been filled, so that it can start a run. */
 export const formIsReady = signal(false);

@@ -28,7 +28,7 @@ const evaluated = signal<{ before: Answers; after: Answers }>({ before: [], afte
 /** The comparison of the shown run; undefined if the page has not seen both evaluations. */
 export const comparison = computed(() => comparisonOf(evaluated.value.before, evaluated.value.after));
 
-/** Keeps the answers of an evaluation. */
+/** Stores the answers of an evaluation for the comparison. */
 export function keepAnswers(samples: readonly Sample[], step: number): void {
   const answers = loggedRollouts(samples, step, samples.length);
   evaluated.value = { ...evaluated.value, [step === 0 ? 'before' : 'after']: answers };
@@ -64,7 +64,7 @@ function answerOf(one: LoggedRollout): ComparedAnswer {
   return { step, text: textOf(messages.slice(promptMessages)), right: isRight(one) };
 }
 
-/** Returns messages as one line; a call is written as `calculator(48/2) = 24`. */
+/** Returns messages as one line of text; a tool call is written as `calculator(48/2) = 24`. */
 const textOf = (part: LoggedRollout['messages']): string =>
   part
     .map(({ role, content }) => (role === 'tool' ? `= ${content}` : withCalls(content)).trim())

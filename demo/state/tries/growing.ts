@@ -31,7 +31,7 @@ export function endTries(): void {
   growing.value = false;
 }
 
-/** Replaces the growing tries: by all tries of a step, with their advantages, or by none. */
+/** Replaces the growing list of tries: by all tries of a step, with their advantages, or by none. */
 export function showTries(complete: readonly LoggedRollout[]): void {
   cancelAnimationFrame(frame);
   [frame, waiting, shown] = [0, [], []];

@@ -7,7 +7,7 @@ import { growing, shownStep, stepsDone, tries } from '../page.ts';
 
 type Following = 'newest' | 'step' | 'nothing';
 
-/** Tries that are added to the screen: tries of the newest step, tries of the shown step, or none. */
+/** Tries that the screen shows as they arrive: those of the newest step, those of the step on screen, or none. */
 const following = signal<Following>('newest');
 
 /** The tries on screen; empty = none yet. */
@@ -16,10 +16,10 @@ export const shownTries = signal<readonly LoggedRollout[]>([]);
 /** The problem that the visitor picked; undefined = the page chooses. */
 export const pickedGroup = signal<number | undefined>(undefined);
 
-/** The try whose tokens are open. */
+/** The try whose tokens are inspected. */
 export const looked = signal<LoggedRollout | undefined>(undefined);
 
-/** True if newer tries can exist that are not shown. */
+/** True if the shown tries may not be the newest ones. */
 export const isHeld = computed(() => following.value !== 'newest');
 
 const stepOf = (of: readonly LoggedRollout[]) => of.at(0)?.step;

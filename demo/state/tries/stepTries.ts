@@ -16,7 +16,7 @@ export function keepTries(of: readonly LoggedRollout[]): void {
   for (const step of seen.keys()) if (seen.size > MOST) seen.delete(step);
 }
 
-/** Drops all tries, and the answers to held-out problems. */
+/** Drops all tries in memory, and the answers to held-out problems. */
 export function forgetTries(): void {
   seen.clear();
   forgetAnswers();

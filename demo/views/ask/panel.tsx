@@ -144,7 +144,7 @@ function Play() {
 
 const WHO: Record<string, readonly Side[]> = { both: ['before', 'now'], before: ['before'], now: ['now'] };
 
-/** Buttons that are never disabled, so that the focus stays in place. A button that has no effect now does nothing. */
+/** Buttons that are never disabled, so that they keep the focus. Pressing a button that has no effect now does nothing. */
 function Actions({ label, submit, more }: { label: string; submit: () => void; more?: ComponentChild }) {
   const busy = asking.value;
   const cannot = state.value === 'no-gpu';

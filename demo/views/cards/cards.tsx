@@ -20,7 +20,8 @@ export function Cards() {
   const chosen = form.chosen.value;
   const isHub = chosen === YOUR_MODEL;
   const place = useRef<HTMLFieldSetElement>(null);
-  // A recipe that cannot be opened, or is not opened because a run was started, leaves the browser's own mark at its card.
+  // If the visitor chooses a recipe that is then not opened (an error, or a run that was started), the browser has checked its radio
+  // button. Check the right one again.
   const markChosen = () => {
     for (const input of place.current?.querySelectorAll('input') ?? [])
       input.checked = input.value === form.chosen.peek();

@@ -13,7 +13,7 @@ import { complain } from '../../state/notices.ts';
 import { DEFAULT_RECIPE } from '../../state/recipes.ts';
 import { form } from '../../state/settings/settings.ts';
 
-/** Recorded runs of a model from the Hub, and what it learns in them. */
+/** Recorded runs of models from the Hub, and what the model learns in each, as words. */
 const WATCHED: Partial<Record<RecordedName, string>> = {
   'past-tense-smollm2-135m': 'past tenses',
   'calculator-smollm2-135m': 'to call a calculator',
@@ -23,7 +23,7 @@ const inMib = (bytes: number): string => memoryInWords(bytes / 2 ** 20);
 const millions = (n: number): string =>
   n < 1e9 ? `${Math.round(n / 1e5) / 10} million` : `${(n / 1e9).toFixed(1)} billion`;
 
-/** The form and the result of looking up a model. */
+/** The form in which a visitor looks up a model, and the result. */
 export function HubModel() {
   const name = useSignal('');
   const found = useSignal<Offered | string | { problem: string } | undefined>(undefined);

@@ -72,7 +72,7 @@ export class Charts {
   }
 }
 
-/** Returns a sample of a run's line; slot -1 is the shown run. */
+/** Returns a short line in the style of a run's curve, for the legend. Slot -1 is the shown run. */
 function sample(slot: number): SVGElement {
   const stroke = slot < 0 ? 'var(--accent)' : `var(--run-${slot})`;
   const dash = (DASHES[slot] ?? []).join(' ');

@@ -1,4 +1,4 @@
-/** Values of a chart's lines over the steps of all shown runs, or over their time. */
+/** Computes the values of a chart's lines over steps or over time, for all shown runs. */
 
 import type { Metrics } from '../../../src/grpo/metrics.ts';
 import type { LineData } from '../../../src/ui/lineChart.ts';
@@ -17,7 +17,7 @@ export function elapsed(lines: readonly Metrics[]): number[] {
 
 /**
  * Returns the series of the shown run, then the main series of each other run. Steps without any value are skipped.
- * @param along what the axis shows
+ * @param along quantity of the horizontal axis: steps or time
  */
 export function curvesOf(
   { series }: ChartSpec,

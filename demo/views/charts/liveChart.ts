@@ -39,7 +39,7 @@ const KEYS: Record<string, number> = {
   Home: -Infinity,
 };
 
-/** A chart that is updated during a run. */
+/** A chart that is updated while a run trains. */
 export class LiveChart {
   readonly figure: HTMLElement;
   readonly chart: LineChart;
@@ -111,7 +111,7 @@ export class LiveChart {
     return this.#data[line + 1].flatMap((value, i) => (value === null ? [] : [i]));
   }
 
-  /** The latest value and its change since the first, or the value under the pointer. */
+  /** Shows the value under the pointer, or the latest value and its change since the first one. */
   #point(index: number | null): void {
     this.#pointed = index;
     const [steps, main] = this.#data;
@@ -170,7 +170,10 @@ export class LiveChart {
   }
 }
 
-/** The main line of a run is solid, or faint under its moving average; each other run has its own colour and dashes. */
+/**
+ * Returns the style of each line. The shown run's main line is solid, or faint if a moving average is drawn over it. Each other run has its
+ * own colour and dashes.
+ */
 function linesOf({ series, marked }: ChartSpec, others: readonly OtherRun[]): Line[] {
   return [
     ...series.map(({ label, smooth }, s): Line =>

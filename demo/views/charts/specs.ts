@@ -21,13 +21,13 @@ export interface ChartSpec {
   unit: string;
   /** A sentence about the curve, for a reader who sees it for the first time. */
   hint: string;
-  /** The first series is the main one: solid, shown in the header, and used for other runs. */
+  /** The first series is the main one: solid, shown in the header, and the only one drawn for other runs. */
   series: Series[];
   /** Lowest and highest value that the axis always includes. */
   atLeast: [number, number];
   /** True if values are rare, so that each is marked. */
   marked?: boolean;
-  /** True for a curve below the timeline. */
+  /** True for a curve that is shown below the timeline. */
   more?: boolean;
 }
 
@@ -113,7 +113,7 @@ export const CHARTS: ChartSpec[] = [
 
 const CRITERION = /^reward\/(.*)\/mean$/;
 
-/** Returns charts of the named rewards of steps whose samples a rubric's judge has scored. */
+/** Returns charts of the named rewards, for steps whose samples a judge model has scored with a rubric. */
 export function criterionCharts(history: readonly Metrics[]): ChartSpec[] {
   const judged = history.filter((metrics) => metrics['reward/rubric_mass/mean'] !== undefined);
   const names = new Set(judged.flatMap((metrics) => Object.keys(metrics).filter((name) => CRITERION.test(name))));

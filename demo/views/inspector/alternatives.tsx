@@ -1,4 +1,4 @@
-/** The eight most likely tokens at a position, by the current weights. The model reads the try up to there again. */
+/** The eight most likely tokens at a position, computed with the current weights. The model reads the tokens before the position again. */
 
 import { type ReadonlySignal, useSignal, useSignalEffect } from '@preact/signals';
 import { short } from '../../../src/ui/format.ts';
@@ -7,7 +7,7 @@ import { config, session, weightsStep } from '../../state/page.ts';
 import type { TryTokens } from '../../training/tokens.ts';
 import type { TokenView } from './measures.ts';
 
-/** Milliseconds before a request, so that a token that the pointer only passes is not requested. */
+/** Milliseconds before a request, so that tokens that the pointer only passes cause no request. */
 const WAIT_MS = 200;
 
 interface Choices {
@@ -23,7 +23,7 @@ interface AlternativesProps {
   at: ReadonlySignal<number>;
 }
 
-/** Lists the alternatives at the selected token. */
+/** Lists the alternatives to the selected token. */
 export function Alternatives({ tokens, views, at }: AlternativesProps) {
   const choices = useSignal<Choices | string | undefined>(undefined);
   useSignalEffect(() => {

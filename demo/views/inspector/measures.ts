@@ -1,4 +1,4 @@
-/** The numbers that tokens can be coloured by: value of each token, position on the scale, and meaning of the scale. */
+/** The numbers that tokens can be coloured by: the value of each token, its position on the colour scale, and the meaning of the scale. */
 
 import { short, signed } from '../../../src/ui/format.ts';
 import type { TryTokens } from '../../training/tokens.ts';
@@ -54,7 +54,7 @@ export function tokenViews({ sample, s, step }: TryTokens): TokenView[] {
   });
 }
 
-/** Summarises the update of the tokens of the try's group. */
+/** Returns a sentence about the update of all tokens in the try's group. */
 export function updateOfGroup({ sample, step: { samples, numbers } }: TryTokens): string {
   if (!numbers)
     return 'Ratio, entropy, clip and gradient of this step are no longer available. Open a try before the next step ends.';
@@ -68,21 +68,23 @@ export function updateOfGroup({ sample, step: { samples, numbers } }: TryTokens)
   return `The update used ${trained} tokens of this group, ${held === 0 ? 'none' : held} of them clipped.`;
 }
 
-/** Returns positions on the scale: -1 to 1, negative below the middle of a scale that has one; undefined = no value. */
+/**
+ * Returns each token's position on the colour scale: -1 to 1, negative below the middle of a scale that has a middle; undefined = no value.
+ */
 export function places(measure: Measure, tokens: readonly TokenView[]): (number | undefined)[] {
   const values = tokens.map((token) => token[measure]);
   const place = PLACES[measure](endOf(measure, tokens));
   return values.map((value) => (value === undefined ? undefined : Math.max(-1, Math.min(1, place(value)))));
 }
 
-/** Returns the value at the end of the scale. */
+/** Returns the value at the end of the colour scale. */
 export function endOf(measure: Measure, tokens: readonly TokenView[]): number {
   const size = SIZES[measure];
   const values = tokens.flatMap((token) => token[measure] ?? []);
   return values.reduce((most, value) => Math.max(most, size(value)), LEAST[measure]);
 }
 
-/** Unlikely tokens should stand out: a hundredth and less has the full colour. */
+/** Probability at which a token has the full colour. Unlikely tokens should stand out. */
 const UNLIKELY = 0.01;
 
 const PLACES: Record<Measure, (end: number) => (value: number) => number> = {
@@ -103,7 +105,7 @@ const SIZES: Record<Measure, (value: number) => number> = {
   gradient: Math.abs,
 };
 
-/** Smallest end of each scale. Otherwise rounding errors would get the full colour. */
+/** Lowest value for the end of each colour scale. Otherwise rounding errors would get the full colour. */
 const LEAST: Record<Measure, number> = {
   probability: UNLIKELY,
   advantage: 0.1,
@@ -115,13 +117,13 @@ const LEAST: Record<Measure, number> = {
 
 interface Legend {
   means: string;
-  /** Texts of the scale's ends, and of its middle if it has one. */
+  /** Texts at the ends of the colour scale, and at its middle if it has one. */
   low: string;
   middle?: string;
   high: string;
 }
 
-/** Returns the legend of a measure's scale. */
+/** Returns the legend of a measure's colour scale. */
 export function legendOf(measure: Measure, tokens: readonly TokenView[]): Legend {
   const end = endOf(measure, tokens);
   const legends: Record<Measure, Legend> = {
@@ -173,7 +175,7 @@ export const NAMES: Record<Measure, string> = {
   gradient: 'Gradient',
 };
 
-/** Returns a value as text. */
+/** Returns the value of a measure as text. */
 export function valueText(measure: Measure, token: TokenView): string {
   const value = token[measure];
   if (!token.drawn) return 'not written by the model';
@@ -182,7 +184,7 @@ export function valueText(measure: Measure, token: TokenView): string {
   return measure === 'advantage' || measure === 'gradient' ? signed(value) : short(value);
 }
 
-/** Returns a token as a word for a sentence: blanks and line breaks by name. */
+/** Returns a token as it can be used in a sentence: blanks and line breaks are named. */
 export function spoken({ text }: TokenView): string {
   if (text === '') return 'part of a character';
   const named = text.replaceAll('\n', ' line break');

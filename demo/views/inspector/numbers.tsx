@@ -1,4 +1,4 @@
-/** All numbers of one token, with buttons to the next and the previous one. */
+/** All numbers of one token, with buttons to the next and the previous token. */
 
 import type { ReadonlySignal } from '@preact/signals';
 import { short } from '../../../src/ui/format.ts';

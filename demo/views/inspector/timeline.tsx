@@ -1,9 +1,12 @@
-/** Shows how a try spent its time: sampling tokens, waiting for tools, waiting for others. */
+/** Shows how a try spent its time: generating tokens, calling tools, being scored, or waiting. */
 
 import { duration } from '../../../src/ui/format.ts';
 import type { EventKind, SampleEvent } from '../../../src/rollout/agent/events.ts';
 
-/** Kinds of event that are shown. Parts of 'generate' are omitted, and what follows the last token is not part of the try. */
+/**
+ * Labels of the kinds of event that are shown. Events inside 'generate' are omitted, and events after the last token are not part of the
+ * try.
+ */
 const SHOWN: Partial<Record<EventKind, string>> = {
   generate: 'generating',
   tool: 'tool',

@@ -1,4 +1,7 @@
-/** The tokens in order. Arrow keys, Home and End move from token to token; a pointer previews, a click selects. */
+/**
+ * The tokens of a try in order. Arrow keys, Home and End move from token to token. Pointing at a token previews its numbers, a click
+ * selects the token.
+ */
 
 import type { Signal } from '@preact/signals';
 import { useRef } from 'preact/hooks';
@@ -7,7 +10,7 @@ import { spoken, type TokenView } from './measures.ts';
 
 interface TokensProps {
   tokens: readonly TokenView[];
-  /** Position of each token on its scale. */
+  /** Position of each token on the colour scale. */
   places: readonly (number | undefined)[];
   values: readonly string[];
   /** Name of the measure. */
@@ -21,7 +24,7 @@ const placeOf = (event: Event): number | undefined => {
   return token ? Number(token.dataset['at']) : undefined;
 };
 
-/** Shows tokens in the colours of their values. */
+/** Shows the tokens of a try, each in the colour of its value. */
 export function Tokens({ tokens, places, values, name, selected, hovered }: TokensProps) {
   const list = useRef<HTMLDivElement>(null);
   const select = (to: number) => (selected.value = to);
@@ -45,7 +48,7 @@ export function Tokens({ tokens, places, values, name, selected, hovered }: Toke
         if (at !== undefined) select(at);
       }}
       onPointerMove={(event) => {
-        // Keys can scroll another token under a pointer that does not move.
+        // If keys scroll the list, another token comes under a pointer that did not move. Ignore that.
         if (event.pointerType !== 'touch' && (event.movementX !== 0 || event.movementY !== 0))
           hovered.value = placeOf(event);
       }}
@@ -91,5 +94,5 @@ function Token({ at, token, place = 0, label, isSelected }: TokenProps) {
   );
 }
 
-/** Makes tokens visible: a line break is shown and breaks the line; part of a character becomes a symbol. */
+/** Makes a token's text visible: a line break gets a sign and breaks the line, and an incomplete character becomes a symbol. */
 const visible = (text: string): string => (text === '' ? '\u25ab' : text.replaceAll('\n', '\u21b5\n'));

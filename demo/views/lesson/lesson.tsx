@@ -1,9 +1,9 @@
-/** A lesson over the page, in a column at the left: a text, one thing to press, and a check. */
+/** A lesson over the page, in a column at the left: each screen has a text, one thing to press, and a condition that the page checks. */
 
 import { nextScreen, screen, screens } from '../../state/lesson.ts';
 import './lesson.css';
 
-/** The screen of the lesson. */
+/** The current screen of the lesson. */
 export function Lesson() {
   const now = screen.value;
   if (!now) return null;

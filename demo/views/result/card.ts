@@ -12,9 +12,9 @@ interface Source {
   config: TrainConfig;
   measured: Measured;
   adapter: string;
-  /** Undefined if the engine is closed. */
+  /** Shape of the model; undefined if the engine is closed. */
   model: ModelConfig | undefined;
-  /** Undefined if the page has not seen both evaluations. */
+  /** Two answers to compare; undefined if the page has not seen both evaluations. */
   comparison: Comparison | undefined;
   /** Settings and rules that were changed during the run; '' = none. */
   changed: string;
@@ -23,7 +23,7 @@ interface Source {
 export interface CardContent {
   title: string;
   changed: string;
-  /** pass@1 before and after, or only after. */
+  /** pass@1 before and after training, or only after. */
   numbers: string[];
   caption: string;
   facts: string[];
@@ -79,7 +79,7 @@ const askedOf = ({ number, problem }: Comparison): string => `Held-out problem $
 const verdictOf = ({ step, right }: ComparedAnswer): string =>
   `${step === 0 ? 'Before training' : `After step ${step}`} (${right ? 'correct' : 'wrong'})`;
 
-/** Size in pixels. A card without answers is shorter. */
+/** Size of the picture in pixels. A card without answers is shorter. */
 const [WIDTH, HEIGHT, SHORT, EDGE] = [1200, 630, 364, 56];
 
 /** Draws the card with the current colours and fonts of the page, light or dark. */
@@ -148,10 +148,12 @@ export function drawCard(canvas: HTMLCanvasElement, content: CardContent): void 
   );
 }
 
-/** Left edge of the chart of rewards, the space between the two numbers and the arrow, and the space inside the band of changes. */
+/** In pixels: left edge of the chart of rewards, space between the numbers and the arrow, and padding of the band with the changes. */
 const [CHART_X, SPACE, PAD] = [680, 26, 10];
 
-/** Returns the sizes in which the numbers and their arrow end before the chart, because fonts differ in width. */
+/**
+ * Returns the largest font sizes with which the two numbers and the arrow between them fit in front of the chart. Fonts differ in width.
+ */
 function fittingSizes(
   parts: readonly string[],
   largest: number,
@@ -231,7 +233,7 @@ function drawAnswer(
   lines(pen, answer.text, width - 36, most).forEach((line, i) => pen.fillText(line, x + 18, start + 23 * i));
 }
 
-/** Breaks text into lines of a width. Text beyond `most` lines ends in an ellipsis. */
+/** Breaks text into lines that fit a width. Text beyond `most` lines is replaced by an ellipsis. */
 function lines(pen: CanvasRenderingContext2D, text: string, width: number, most: number): string[] {
   const made: string[] = [];
   let line = '';

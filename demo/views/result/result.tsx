@@ -12,7 +12,7 @@ import { comparison } from '../../state/tries/comparison.ts';
 import type { CardContent } from './card.ts';
 import { shared, stage } from '../../state/stage.ts';
 
-/** The result; shown for a run that has ended and was evaluated at least once. */
+/** Shows the result of a run that has ended and was evaluated at least once. */
 export function Result() {
   const now = stage.value;
   const ended = now.name === 'looking' && now.at === 'ended';
@@ -20,7 +20,7 @@ export function Result() {
   return <Card key={history.value.length} />;
 }
 
-/** Content of the card of the run that ended here, or of the shared result. */
+/** Returns the content of the card for the run that ended here, or for the shared result. */
 function content(): Promise<CardContent> {
   const sent = shared.value;
   const own = { adapter: adapter.value?.name ?? '', model: session.value?.model.config, comparison: comparison.value };

@@ -31,7 +31,7 @@ const problemOf = (address: string): string | undefined => {
   }
 };
 
-/** The panel of a worker of a room. */
+/** The panel of a page that is a worker of a room. */
 export function RoomPanel({ asked }: { asked: AskedRoom }) {
   const unusable = problemOf(asked.address);
   if (unusable !== undefined)

@@ -10,7 +10,7 @@ import { openEditor } from './rules.tsx';
 
 const GUESSES: readonly Guess[] = ['up', 'same', 'down'];
 
-/** Shows the presets, the question, or the change in the share solved. */
+/** Shows the presets, then the question what will happen, then the change in the share of problems solved. */
 export function BreakIt() {
   const chosen = useSignal<Preset | undefined>(undefined);
   const busy = useSignal(false);
@@ -61,7 +61,7 @@ export function BreakIt() {
   );
 }
 
-/** The guess, and the measurements so far. */
+/** Shows the visitor's guess, and the measurements so far. */
 function Became() {
   const [guessed, moved] = [bet.value?.guess, fall.value];
   const said = guessed === undefined ? '' : `You guessed ${guessed}. `;

@@ -16,7 +16,7 @@ interface CodeViewOptions {
 }
 
 export interface CodeView {
-  /** Replaces the text without calling `onChange`. Undo restores the old text. */
+  /** Replaces the text without calling `onChange`. Undo restores the previous text. */
   setCode(code: string): void;
   mark(problem: Standing | undefined): void;
   destroy(): void;
@@ -32,20 +32,23 @@ export function createCodeView(parent: HTMLElement, { label, code, onChange }: C
   };
 }
 
-/** Marks a change by the page. It does not call `onChange`, which would overwrite newer typing with an old text. */
+/**
+ * Marks a change that the page makes, not the user. Such a change does not call `onChange`, because an older text would overwrite newer
+ * typing.
+ */
 const byPage = Annotation.define<true>();
 
-/** Returns the initial state of the view: its look, and a listener for the user's changes. */
+/** Returns the initial state of the editor's view: its style, and a listener for the user's changes. */
 export function codeState({ label, code, onChange }: CodeViewOptions): EditorState {
   const heard = EditorView.updateListener.of(({ transactions, state }) => {
     if (transactions.some((one) => one.docChanged && !one.annotation(byPage))) onChange(state.doc.toString());
   });
-  // With a tabindex, because axe does not count an editable element as a way to scroll by keyboard.
+  // The scrolling element gets a tabindex: axe does not accept an editable element as a way to scroll by keyboard.
   const named = EditorView.contentAttributes.of({ 'aria-label': label, 'aria-multiline': 'true', tabindex: '0' });
   return EditorState.create({ doc: code, extensions: [look, named, heard] });
 }
 
-/** Returns the change that replaces the text by `to`; no change if they are equal. */
+/** Returns the change that replaces the editor's text by `to`; no change if the two are equal. */
 export function replacement(state: EditorState, to: string): TransactionSpec {
   if (state.doc.toString() === to) return {};
   const changes = { from: 0, to: state.doc.length, insert: to };
@@ -60,7 +63,7 @@ const look: Extension = [
   bracketMatching(),
   indentUnit.of('  '),
   history(),
-  // Without Tab, which moves the focus out of the editor.
+  // No binding for Tab, so that Tab moves the focus out of the editor.
   keymap.of([...defaultKeymap, ...historyKeymap]),
   EditorView.lineWrapping,
 ];

@@ -13,7 +13,7 @@ const codes = signal<Readonly<Partial<Record<RuleKind, string>>>>({});
 
 const OWN = { reward: "Restore the task's reward", loss: "Restore the run's loss", tool: "Restore the task's tools" };
 
-/** The tab of one kind of rule. */
+/** The tab for one kind of rule. */
 export function CodeTab({ kind }: { kind: RuleKind }) {
   const newest = useComputed(
     () => codes.value[kind] ?? standing.value[kind]?.code ?? asked.value[kind]?.code ?? PRESETS[kind][0].code,

@@ -1,4 +1,6 @@
-/** CodeMirror as a component. It owns its text while a user types. Tab moves the focus on, as in every field. */
+/**
+ * CodeMirror as a component. The component owns its text while a user types. Tab moves the focus to the next element, as in other fields.
+ */
 
 import { type ReadonlySignal, useSignalEffect } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
@@ -7,9 +9,9 @@ import { type CodeView, createCodeView } from './codeMirror.ts';
 
 interface EditorProps {
   label: string;
-  /** Replaces the text when it changes to another one. `onChange` must write its argument into it. */
+  /** Text of the editor. A new value replaces what the editor shows. `onChange` must write the user's text into this signal. */
   code: ReadonlySignal<string>;
-  /** The error to mark at its line. */
+  /** The error to mark in the editor, at its line. */
   problem: Standing | undefined;
   /** Called when a user changes the text. */
   onChange: (code: string) => void;
@@ -26,7 +28,7 @@ export function Editor({ label, code, problem, onChange }: EditorProps) {
     view.current = createCodeView(place.current!, options);
     return () => view.current?.destroy();
   }, []);
-  // Effects run late, so read the newest text here: a text from a render can be older than a keystroke.
+  // Effects run late, so read the signal's newest text here. The text of the last render can be older than a keystroke.
   useSignalEffect(() => view.current?.setCode(code.value));
   useEffect(() => view.current?.mark(problem), [problem]);
   return <div class="code" ref={place} />;

@@ -8,7 +8,7 @@ import { changeSettings, live, LIVE_FIELDS, whenItApplies } from '../../state/ru
 
 type Key = (typeof LIVE_FIELDS)[number]['key'];
 
-/** The tab of the live settings. */
+/** The tab for settings that change during a run. */
 export function LiveSettingsTab() {
   const typed = useSignal<Partial<Record<Key, string>>>({});
   const said = useSignal<{ text: string; wrong: boolean } | undefined>(undefined);

@@ -10,7 +10,7 @@ type Tab = keyof typeof TABS;
 
 const shown = signal<Tab>('reward');
 
-/** The opened editor, with its tabs. */
+/** The opened editor of rules, with its tabs. */
 export function Panel() {
   const tabs = useRef<HTMLDivElement>(null);
   const names = Object.keys(TABS) as Tab[];

@@ -4,7 +4,7 @@ import type { RuleKind } from '../../../src/extensions/modules/index.ts';
 
 export interface Preset {
   name: string;
-  /** The effect of the rule. */
+  /** One sentence about the effect of the rule. */
   note: string;
   code: string;
 }

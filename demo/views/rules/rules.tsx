@@ -26,7 +26,7 @@ function toggle(): void {
   );
 }
 
-/** The button of the editor, and the opened editor. */
+/** The button that opens the editor of rules, and the editor itself once opened. */
 export function Rules() {
   return (
     <div class="rules">

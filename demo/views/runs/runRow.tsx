@@ -11,7 +11,7 @@ import type { SavedRun } from '../../storage/savedRuns.ts';
 import { Sparkline } from './sparkline.tsx';
 import { active } from '../../state/stage.ts';
 
-/** Number of changes that are shown; the rest is folded. */
+/** Number of changes that a row shows. The others are folded. */
 const MOST_CHANGES = 3;
 
 /** Shows a saved run. */

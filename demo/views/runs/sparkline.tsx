@@ -6,7 +6,7 @@ import { short } from '../../../src/ui/format.ts';
 
 const [WIDTH, HEIGHT] = [88, 22];
 
-/** Shows pass@1 for a run with two evaluations, otherwise its reward. */
+/** Shows pass@1 for a run with at least two evaluations, otherwise the mean reward. */
 export function Sparkline({ history }: { history: readonly Metrics[] }) {
   const accuracy = history.flatMap((line) => passAt1(line) ?? []);
   const [name, values] =

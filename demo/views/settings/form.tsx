@@ -1,4 +1,4 @@
-/** The settings of the next run: a summary, the fields that most runs change, and the rest folded. */
+/** The settings of the next run: a summary, the fields that are changed most often, and the others folded. */
 
 import { useSignal } from '@preact/signals';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
@@ -76,7 +76,7 @@ function SettingField({ field }: { field: Field }) {
           placeholder={byDefault}
           inputMode="decimal"
           autocomplete="off"
-          // A disabled field would lose the focus when Enter starts a run.
+          // The fields are not disabled: a disabled field would lose the focus when Enter starts a run.
           readOnly={active.value}
           onInput={(event) => form.change(name, event.currentTarget.value)}
         />
@@ -93,7 +93,7 @@ function SettingField({ field }: { field: Field }) {
   );
 }
 
-/** Choices of a field. The current value is added if it is not among them, because an address can contain any value. */
+/** Options of a field. The current value is added if it is not among them, because an address can contain any value. */
 function Choices({ field: { name, choices = [] }, value }: { field: Field; value: string }) {
   const unknown = !choices.includes(value) && <option value={value}>{value}</option>;
   if (name !== 'algorithm')

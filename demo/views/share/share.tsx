@@ -16,7 +16,7 @@ import { Card } from '../result/result.tsx';
 import { openEditor } from '../rules/rules.tsx';
 import { shared, stage, state } from '../../state/stage.ts';
 
-/** Says whose curves are shown, if not those of a run of this page. */
+/** Says where the shown curves come from, if not from a run of this page. */
 export function Told() {
   return (
     <>
@@ -33,7 +33,7 @@ export const Share = () => (
   </div>
 );
 
-/** Offers the recorded run to a visitor who has not started one. */
+/** Offers to play the recorded run if the visitor has not started a run. */
 export function Watch() {
   if (!['idle', 'asking'].includes(stage.value.name)) return null;
   return (
@@ -46,13 +46,13 @@ export function Watch() {
 const SANDBOX =
   'Code of rules runs in a sandbox without network, storage or access to this page, only if you choose it here.';
 
-/** Closes the shared run, and opens the editor of rules under its settings. */
+/** Closes the shared result, and opens the editor of rules with the result's settings. */
 function changeReward(): void {
   putSharedAway();
   openEditor();
 }
 
-/** A shared run's result card and curves, marked as shared, with buttons to run it here. */
+/** The result card and the curves of a shared run, marked as shared, with buttons to run the settings here. */
 function SharedRun() {
   const sent = shared.value;
   const of = config.value;
@@ -104,7 +104,7 @@ function SharedRun() {
 
 function CopyLink() {
   const copied = useSignal('');
-  /** The link for manual copying, if the browser forbids access to the clipboard. */
+  /** The link as text for manual copying, used if the browser forbids access to the clipboard. */
   const byHand = useSignal<string | undefined>(undefined);
   const carries = history.value.length > 0 && config.value ? 'settings and curves' : 'settings';
   const copy = async () => {

@@ -1,4 +1,4 @@
-/** The loss of the newest step, in words. */
+/** The loss of the newest step, as a sentence. */
 
 import { explainLoss } from '../../../src/report/explainLoss.ts';
 import { config, history } from '../../state/page.ts';

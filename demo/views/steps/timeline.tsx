@@ -1,4 +1,4 @@
-/** One line of all steps of the shown run, with marks. The menu at its thumb starts from the step that is shown. */
+/** A slider over all steps of the shown run, with marks. The menu at its thumb has actions that start from the selected step. */
 
 import { useRef } from 'preact/hooks';
 import type { Metrics } from '../../../src/grpo/metrics.ts';
@@ -15,14 +15,14 @@ import { olderStep } from '../../state/tries/shown.ts';
 import type { SavedRun } from '../../storage/savedRuns.ts';
 import './timeline.css';
 
-/** Names of the marks in the key. */
+/** Names of the kinds of mark, in the legend. */
 const MARKS = { checkpoint: 'checkpoint', change: 'rule change', evaluation: 'evaluation' } as const;
 const KINDS = Object.keys(MARKS) as (keyof typeof MARKS)[];
 
-/** The line of the steps of a run. */
+/** The timeline of a run's steps. */
 export function Timeline() {
   const steps = history.value.map((line) => line['training/global_step']).filter((step) => step > 0);
-  // The recorded run has its own slider. Before the first step, the line takes its space.
+  // Not shown with the recorded run, which has its own slider. Before the first step of a run, an empty timeline reserves the space.
   if (['idle', 'asking'].includes(stage.value.name) || isRecorded.value) return null;
   const [first = 0, last = 0] = [steps[0], steps.at(-1)];
   const step = Math.max(first, olderStep.value ?? last);
@@ -88,7 +88,7 @@ export function Timeline() {
   );
 }
 
-/** The actions that start from a step. */
+/** Actions that start from the selected step. */
 function Menu({ run, step, last, isRight }: { run: SavedRun; step: number; last: number; isRight: boolean }) {
   const menu = useRef<HTMLDetailsElement>(null);
   const kept = run.checkpoints.findLast((at) => at <= step);

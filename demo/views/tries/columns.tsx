@@ -9,7 +9,7 @@ const [WIDTH, HEIGHT, EDGE] = [44, 72, 16];
 /** Maximum number of tries that are shown as columns. */
 const MOST = 16;
 
-/** Draws the columns in the order in which the tries were sampled. Its height is constant. */
+/** Draws the columns in the order in which the tries were sampled. The height of the figure is constant. */
 export function Columns({ group: { tries } }: { group: Group }) {
   const shown = tries.slice(0, MOST);
   const scores = shown.map(({ score }) => score ?? 0);
@@ -35,7 +35,7 @@ export function Columns({ group: { tries } }: { group: Group }) {
   );
 }
 
-/** An arrow from the middle: up if the length is positive. */
+/** An arrow that starts in the middle. It points up if the length is positive. */
 function Arrow({ x, length }: { x: number; length: number }) {
   if (Math.abs(length) < 1) return null;
   const [from, to] = [HEIGHT / 2, HEIGHT / 2 - length];

@@ -1,4 +1,4 @@
-/** Content of a try: plain text, formatted tool calls, and tool outputs by name. */
+/** Content of a try: plain text, formatted tool calls, and tool outputs with the tool's name. */
 
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import type { Message } from '../../../src/tasks/task.ts';
@@ -50,13 +50,13 @@ function Text({ text }: { text: string }) {
   );
 }
 
-/** Shows a call. Text that cannot be parsed as a call is shown unchanged and marked. */
+/** Shows a tool call. Text that cannot be parsed as a call is shown unchanged and marked. */
 function Call({ text }: { text: string }) {
   const call = readCall(text);
   return <code class={call ? 'call' : 'call unreadable'}>{call?.shown ?? text}</code>;
 }
 
-/** Returns the tool whose output message `i` is. Outputs are in the order of the calls before them. */
+/** Returns the name of the tool whose output message `i` is. Outputs are in the order of the calls before them. */
 function toolOf(messages: readonly Message[], i: number): string {
   let turn = i;
   while (turn >= 0 && messages[turn].role !== 'assistant') turn--;

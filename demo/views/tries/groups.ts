@@ -23,7 +23,7 @@ export function groupsOf(tries: readonly LoggedRollout[]): Group[] {
   return [...byNumber.values()].sort((a, b) => a.group - b.group);
 }
 
-/** True once the step has compared its tries. */
+/** True once the tries have advantages. */
 export const isCompared = (tries: readonly LoggedRollout[]): boolean =>
   tries.some(({ advantage }) => advantage !== null);
 
@@ -39,7 +39,7 @@ export function mostTelling(groups: readonly Group[]): Group {
   return order[0].group;
 }
 
-/** Best first; tries without a reward are last. */
+/** Tries by descending reward; tries without a reward are last. */
 export function bestFirst({ tries }: Group): LoggedRollout[] {
   const of = ({ score }: LoggedRollout) => score ?? -Number.MAX_VALUE;
   return [...tries].sort((a, b) => of(b) - of(a));
@@ -47,7 +47,7 @@ export function bestFirst({ tries }: Group): LoggedRollout[] {
 
 const mean = (values: readonly number[]) => values.reduce((a, b) => a + b, 0) / values.length;
 
-/** An advantage of this size is a rounding error. */
+/** Advantages of at most this absolute value are rounding errors. */
 const isNothing = (advantage: number) => Math.abs(advantage) < 1e-9;
 
 /**

@@ -1,4 +1,4 @@
-/** The three parts of a step: try, compare, nudge. The current one is marked while a run trains. */
+/** The three parts of a step: try, compare, nudge. During a run, the current part is marked. */
 
 import type { Phase } from '../../../src/grpo/types.ts';
 import { triesOfStep } from '../../state/progress.ts';
@@ -21,7 +21,7 @@ const PART_OF: Readonly<Record<Phase, (typeof PARTS)[number]['name'] | undefined
   validate: undefined,
 };
 
-/** Shows the parts, and what has arrived of the step in progress. */
+/** Shows the three parts, and how many tries of the step in progress are scored. */
 export function Loop() {
   const now = active.value && phase.value ? PART_OF[phase.value] : undefined;
   const of = config.value;

@@ -5,13 +5,13 @@ import { pickGroup } from '../../state/tries/shown.ts';
 import { isRight } from '../../state/tries/comparison.ts';
 import type { Group } from './groups.ts';
 
-/** Maximum number of tries that are shown as dots; more are shown as a bar. */
+/** Maximum number of tries that are shown as dots. If there are more, a bar is shown. */
 const MAX_DOTS = 16;
 
 interface PickerProps {
   groups: readonly Group[];
   chosen: Group;
-  /** Number of problems of the step. Those without tries have a button too, so that none moves or loses the focus. */
+  /** Number of problems of the step. Problems without tries have a button too, so that no button moves or loses the focus. */
   expected: number;
 }
 
@@ -36,7 +36,7 @@ export function Picker({ groups, chosen, expected }: PickerProps) {
   );
 }
 
-/** Returns the index that a key moves to in a row of `count`; undefined for other keys. */
+/** Returns the index to which a key moves in a row of `count` buttons; undefined for other keys. */
 export function keyTarget(key: string, at: number, count: number): number | undefined {
   const to: Record<string, number> = {
     ArrowRight: at + 1,
@@ -56,7 +56,7 @@ interface ProblemProps {
   isChosen: boolean;
 }
 
-/** A problem's button, redrawn only when its tries have changed. */
+/** The button of a problem. It is redrawn only when the problem's tries have changed. */
 function Problem({ number, group: shown, isChosen }: ProblemProps) {
   const [group, marks] = [shown?.group, (shown?.tries ?? []).map(isRight)];
   return useMemo(() => {
@@ -80,7 +80,7 @@ function Problem({ number, group: shown, isChosen }: ProblemProps) {
   }, [number, group, isChosen, marks.join()]);
 }
 
-/** A filled dot for each right try, an open one for each wrong try. */
+/** Draws a filled dot for each right try and an open one for each wrong try. */
 function Dots({ marks }: { marks: readonly boolean[] }) {
   const dots = (wanted: boolean, r: number) =>
     marks

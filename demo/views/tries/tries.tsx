@@ -18,10 +18,10 @@ import { Picker } from './picker.tsx';
 import { Try } from './try.tsx';
 import './tries.css';
 
-/** Number of tries before "show all": the best and the worst of the group. */
+/** Number of tries that are shown before "show all" is pressed: the best and the worst of the group. */
 const FEW = 2;
 
-/** Number of tries of a long list that are created at a time, when its end is near the screen. */
+/** Number of tries that a long list creates at a time, when its end comes near the screen. */
 const MORE = 24;
 
 /** The panel of tries. */
@@ -65,16 +65,19 @@ export function Tries() {
   );
 }
 
-/** True if more tries of this step will arrive. */
+/** True if more tries of the step will arrive. */
 const isGrowing = (step: number): boolean => growing.value && step === newestTries.value.at(0)?.step;
 
-/** Returns the config of the run, or of the form before a run. */
+/** Returns the config of the run. Without a run, returns that of the form. */
 function configOf(step: number) {
   const checked = form.checked.value;
   return step === 0 && !active.value && 'config' in checked ? checked.config : config.value;
 }
 
-/** Returns the number of problems of a step whose tries still arrive, or that will follow the untrained model's; 0 for any other. */
+/**
+ * Returns the number of problems that will have tries, for a step that is still in progress and for the untrained model's tries (step 0);
+ * otherwise 0.
+ */
 const problemsExpected = ([{ step }]: readonly LoggedRollout[]): number =>
   step === 0 || isGrowing(step) ? (configOf(step)?.data.trainBatchSize ?? 0) : 0;
 
@@ -88,7 +91,7 @@ function followAgain(): void {
   showNewest();
 }
 
-/** Returns the picked group, otherwise the one with the largest differences. While tries of a step arrive, returns the first group. */
+/** Returns the picked group, otherwise the group whose tries differ the most. While the tries of a step arrive, returns the first group. */
 function useChosen(tries: readonly LoggedRollout[], groups: readonly Group[]): Group | undefined {
   const last = useRef({ step: NaN, group: NaN });
   if (groups.length === 0) return undefined;
@@ -117,7 +120,7 @@ function Problem({ shown: { messages, promptMessages, answer } }: { shown: Logge
   );
 }
 
-/** A list of tries. Its keys are places in the order, so that the next step does not move a focused element. */
+/** A list of tries. The key of an element is its place in the list, so that the next step does not move a focused element. */
 function List({ group, all }: { group: Group; all: boolean }) {
   const place = useRef<HTMLDivElement>(null);
   useHoldWhileMarked(place, group.group);
@@ -143,7 +146,7 @@ function List({ group, all }: { group: Group; all: boolean }) {
   );
 }
 
-/** The end of a list that continues. Creates more tries when it is pressed or near the screen. */
+/** The end of a list that is not complete. Creates more tries when it is pressed, or when it comes near the screen. */
 function Further({ left, onMore }: { left: number; onMore: () => void }) {
   const button = useRef<HTMLButtonElement>(null);
   useEffect(() => {
@@ -160,7 +163,7 @@ function Further({ left, onMore }: { left: number; onMore: () => void }) {
   );
 }
 
-/** Holds the tries while their text is selected. */
+/** Stops following the run while text of a try is selected. */
 function useHoldWhileMarked(place: { current: HTMLElement | null }, group: number): void {
   useEffect(() => {
     const onChange = () => {

@@ -43,7 +43,7 @@ export function Try({ shown, place }: { shown: LoggedRollout; place: number }) {
       {isOpen && tokens ? (
         <Inspector tokens={tokens} shown={shown} />
       ) : (
-        // Created again for each step: elements that are kept would move by the lines of the text above them.
+        // The key creates new elements for each step. Reused elements would move by the height of the text above them.
         <Conversation key={`${shown.step} ${shown.group} ${place}`} shown={shown} />
       )}
     </article>

@@ -1,4 +1,4 @@
-/** `webgrpo train --in chromium`: runs a command with its engines in pages of a headless Chromium. */
+/** `webgrpo train --in chromium`: runs a command whose engines are in pages of a headless Chromium. */
 
 import type { Browser } from '@playwright/test';
 import { InputError, NoAdapterError } from '../../errors.ts';
@@ -7,7 +7,7 @@ import { currentIo, withIo } from '../process/io.ts';
 import { say } from '../run/progress.ts';
 import { openPageEngine } from './pageEngine.ts';
 
-/** Runs `work` with engines in pages. A browser that has crashed is started again for the next engine. */
+/** Runs `work` with its engines in browser pages. If the browser has crashed, the next engine starts a new one. */
 export async function inChromium<T>(work: () => Promise<T>): Promise<T> {
   const io = currentIo();
   let browser: Browser | undefined;
@@ -28,7 +28,7 @@ async function launch(env: NodeJS.ProcessEnv): Promise<Browser> {
     throw new InputError('--in chromium needs Playwright, which is not installed. Run "npm install @playwright/test".');
   });
   const options = webGpuLaunchOptions(env);
-  // Signals end the run, which then closes the browser.
+  // Playwright does not handle signals: they end the run, and the run closes the browser.
   const signals = { handleSIGINT: false, handleSIGTERM: false, handleSIGHUP: false };
   const browser = await chromium.launch({ ...options, ...signals }).catch((error: Error) => {
     const [reason] = error.message.split('\n');

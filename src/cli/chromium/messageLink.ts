@@ -1,29 +1,33 @@
 /**
- * Carries the messages of a worker between a page and Node, whose only connection transports bytes. Both sides have one MessageLink. A
- * MessagePort in a message, such as comlink's callbacks are, gets a number, and its messages are carried too.
+ * Carries the messages between a worker in a page and Node over a connection that transports only bytes. Each side has one MessageLink. A
+ * MessagePort inside a message (comlink sends callbacks so) is replaced by a number, and messages of that port are carried over the same
+ * link.
  */
 
 import { concat } from '../../concat.ts';
 
-/** A value with everything in it that can be transferred instead of copied. */
+/** A received message, and the objects in it that `postMessage` can transfer instead of copy. */
 interface Received {
   message: unknown;
   transfer: Transferable[];
 }
 
 interface LinkOptions {
-  /** Sends bytes to the other side, in order. */
+  /** Sends bytes to the other side. Order must be preserved. */
   send(bytes: Uint8Array<ArrayBuffer>): void;
-  /** Called with each message to the worker, or from the worker. */
+  /** Called with each message that arrives: in the page for the worker, in Node from the worker. */
   receive(received: Received): void;
-  /** Number of this side's first port. The other side has the other one, so that no number is used twice. */
+  /**
+   * Number of the first port that this side sends; each later port adds 2. One side starts at 1, the other at 2, so no number is used
+   * twice.
+   */
   firstPort: 1 | 2;
 }
 
-/** Channel of the worker's own messages. */
+/** Channel number of messages that the worker itself sends or receives. Other channels are ports. */
 const WORKER = 0;
 
-/** One end of the link: converts messages to bytes and back, and carries ports that are sent with them. */
+/** One end of the link: converts messages to bytes and back, and carries the ports inside them. */
 export class MessageLink {
   readonly #options: LinkOptions;
   readonly #ports = new Map<number, MessagePort>();
@@ -34,12 +38,12 @@ export class MessageLink {
     this.#nextPort = options.firstPort;
   }
 
-  /** Sends a message. Throws TypeError for a value that it cannot carry. */
+  /** Sends a message. Throws TypeError if the message contains a value that cannot be converted to bytes. */
   post(message: unknown): void {
     this.#send(WORKER, message);
   }
 
-  /** Takes bytes that the other side has sent. */
+  /** Handles bytes that the other side has sent. */
   deliver(bytes: Uint8Array): void {
     const { message, transfer } = decode(bytes, (port) => this.#accept(port));
     const [channel, content] = message as [number, unknown];
@@ -57,7 +61,7 @@ export class MessageLink {
     this.#options.send(encode([channel, message], (port) => this.#offer(port)));
   }
 
-  /** Carries the messages of a port that is sent away. Returns its number. */
+  /** Registers a port that is inside a message to the other side, and returns its number. The port's messages are carried from now on. */
   #offer(port: MessagePort): number {
     const id = this.#nextPort;
     this.#nextPort += 2;
@@ -65,7 +69,7 @@ export class MessageLink {
     return id;
   }
 
-  /** Returns a port in place of one that was sent here. */
+  /** Returns a new local port that stands for the port with this number on the other side. */
   #accept(id: number): MessagePort {
     const { port1, port2 } = new MessageChannel();
     this.#listen(id, port1);
@@ -79,12 +83,12 @@ export class MessageLink {
       if (isRelease(data)) this.#ports.delete(id);
     });
     port.start();
-    // In Node an open port keeps the process alive.
+    // `unref`, because an open port would keep a Node process alive.
     (port as MessagePort & { unref?(): void }).unref?.();
   }
 }
 
-/** True for comlink's last message on a port. */
+/** True for the message by which comlink releases a port. It is the last message on that port. */
 const isRelease = (data: unknown): boolean => (data as { type?: unknown } | null)?.type === 'RELEASE';
 
 const TYPED_ARRAYS = {
@@ -93,7 +97,7 @@ const TYPED_ARRAYS = {
 };
 type TypedArrayName = keyof typeof TYPED_ARRAYS;
 
-/** JSON has a value of these kinds as an object with this key only: [kind, content]. */
+/** Values that JSON does not have (see Kinded) are written as an object with this only key. Its value is [kind, content]. */
 const KIND = '$kind';
 type Kinded =
   | ['map', [unknown, unknown][]]
@@ -103,7 +107,7 @@ type Kinded =
   | ['port', number]
   | ['bytes', 'ArrayBuffer' | TypedArrayName, number];
 
-/** Returns a message as bytes: the length of its JSON, the JSON, and the contents of its arrays of numbers. */
+/** Returns a message as bytes: the length of its JSON, the JSON, then the bytes of its ArrayBuffers and typed arrays. */
 export function encode(message: unknown, offer: (port: MessagePort) => number): Uint8Array<ArrayBuffer> {
   const arrays: Uint8Array[] = [];
   const kinded = (...kind: Kinded) => ({ [KIND]: kind });
@@ -139,7 +143,7 @@ export function encode(message: unknown, offer: (port: MessagePort) => number): 
   return concat(Uint8Array, parts);
 }
 
-/** Returns the message of `encode`. Each array has its own buffer. */
+/** Reads the bytes that `encode` returned. Each typed array in the message gets its own buffer. */
 export function decode(bytes: Uint8Array, accept: (port: number) => MessagePort): Received {
   const transfer: Transferable[] = [];
   const jsonLength = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
@@ -161,7 +165,7 @@ export function decode(bytes: Uint8Array, accept: (port: number) => MessagePort)
     transfer.push(port);
     return port;
   };
-  // Visits values in the order of `encode`: the place of an array follows from the sizes of the arrays before it.
+  // Must visit values in the same order as `encode`: the offset of an array is the sum of the sizes of all earlier arrays.
   const full = (value: unknown): unknown => {
     if (typeof value !== 'object' || value === null) return value;
     if (Array.isArray(value)) return value.map(full);

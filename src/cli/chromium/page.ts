@@ -1,4 +1,4 @@
-/** Script of the page that `pageEngine.ts` serves: starts the engine's worker and carries its messages to and from Node. */
+/** Script of the page that `pageEngine.ts` serves. Starts the engine's worker, and carries messages between this worker and Node. */
 
 import { NoAdapterError } from '../../errors.ts';
 import { bindingBytes, offersHalves, requestAdapter } from '../../gpu/adapter.ts';
@@ -7,7 +7,7 @@ import { MessageLink } from './messageLink.ts';
 /** Properties of the page's adapter that Node needs before the engine exists. */
 export type PageAdapter = { problem: string } | { maxArenaBytes: number; hasHalves: boolean };
 
-/** Called by Node. */
+/** Returns the properties of the adapter. Node calls this function in the page. */
 async function adapter(): Promise<PageAdapter> {
   try {
     return { maxArenaBytes: bindingBytes((await requestAdapter()).limits), hasHalves: await offersHalves() };
@@ -19,7 +19,9 @@ async function adapter(): Promise<PageAdapter> {
 
 const worker = new Worker('engine.js');
 let sent: Promise<unknown> = Promise.resolve();
-/** Sends a request to Node's server after all earlier ones. A failure is not handled, because Node has ended then and closes the page. */
+/**
+ * Posts to Node's server after all earlier posts. Errors are ignored: a post fails only if Node has ended, and then the page is closed too.
+ */
 const post = (path: string, body: BodyInit) => {
   sent = sent.then(() => fetch(path, { method: 'POST', body }));
 };
@@ -31,7 +33,7 @@ const link = new MessageLink({
 worker.addEventListener('message', ({ data }) => link.post(data));
 worker.addEventListener('error', ({ message }) => post('died', message));
 
-/** Passes Node's messages to the worker. Each response of Node's server is one message. */
+/** Passes messages of Node to the worker. Each HTTP response of Node's server is one message. */
 async function receive(): Promise<never> {
   for (;;) link.deliver(new Uint8Array(await (await fetch('message')).arrayBuffer()));
 }

@@ -1,6 +1,6 @@
 /**
- * An engine in a page of a browser that Playwright controls. Weights, rollout, gradients and optimizer are in a worker of the page, as in
- * any page; trainer, task and run folder stay in this process. A server on 127.0.0.1 has the page and carries the messages.
+ * An engine in a page of a browser that Playwright controls. A worker of the page has the weights, rollout, gradients and optimizer, as in
+ * any page; trainer, task and run folder stay in this Node process. An HTTP server on 127.0.0.1 serves the page and carries the messages.
  */
 
 import { randomUUID } from 'node:crypto';
@@ -25,10 +25,7 @@ const FILES: Record<string, [type: string, text: string]> = {
   'engine.js': ['text/javascript', engineCode],
 };
 
-/**
- * Opens the engine of a spec in a page. The page navigates away from what it shows. Throws NoAdapterError, OutOfMemoryError and
- * InputError.
- */
+/** Opens an engine in a page, which navigates to this engine's address. Throws NoAdapterError, OutOfMemoryError and InputError. */
 export async function openPageEngine(page: Page, spec: EngineSpec): Promise<CommandEngine> {
   const worker = new PageWorker();
   const leave = () => worker.fail('The page of the engine was closed');
@@ -39,7 +36,8 @@ export async function openPageEngine(page: Page, spec: EngineSpec): Promise<Comm
     const adapter = await page.evaluate<PageAdapter>('webgrpo.adapter()');
     if ('problem' in adapter) throw new NoAdapterError(adapter.problem);
     const { maxArenaBytes, hasHalves } = adapter;
-    // The formats of a file are for weights that are read piece by piece, which a message cannot do.
+    // `packed` is dropped: quantized tensors of a file stay quantized only if weights are read from the file on demand, but a message must
+    // contain all weights.
     const { judgeModel, packed: _, dtype, ...others } = spec;
     const rest = { ...others, ...(dtype && hasHalves && { dtype }) };
     sayMemory(spec, { ...rest, maxArenaBytes, ...(judgeModel && { judgeModel }) });
@@ -57,15 +55,15 @@ export async function openPageEngine(page: Page, spec: EngineSpec): Promise<Comm
   }
 }
 
-/** Weights that a message can contain. */
+/** Reads all weights into a Map, because a message cannot contain weights that are read on demand. */
 const collected = async (weights: Weights) => (weights instanceof Map ? weights : collectWeights(weights));
 
 const asLost = (error: Error): DeviceLostError =>
   error instanceof DeviceLostError ? error : new DeviceLostError('unknown', error.message);
 
-/** The worker in the page, as comlink uses a Worker of its own thread. */
+/** The worker in the page, with the interface of a Worker, so that comlink can use it. */
 class PageWorker extends EventTarget {
-  /** Makes the addresses unknown to other pages and processes. */
+  /** Random part of every address, so that other pages and processes cannot send requests to this server. */
   readonly #secret = randomUUID();
   readonly #server = createServer((request, response) => void this.#answer(request, response));
   readonly #link = new MessageLink({
@@ -74,7 +72,7 @@ class PageWorker extends EventTarget {
     firstPort: 1,
   });
   #queue: Uint8Array[] = [];
-  /** The page's request that waits for the next message. */
+  /** Response to the page's open request for the next message. */
   #waiting: ServerResponse | undefined;
   #hasEnded = false;
 
@@ -93,7 +91,7 @@ class PageWorker extends EventTarget {
     else queueMicrotask(() => this.#end('The page of the engine was closed'));
   }
 
-  /** Ends all calls of the engine with an error. */
+  /** Rejects all pending calls of the engine with an error. */
   fail(message: string): void {
     if (this.#hasEnded) return;
     this.#end(message);

@@ -1,4 +1,7 @@
-/** Trains with an engine in a page, as the command line does, for a test: its lines and its report are attached to the test's results. */
+/**
+ * For Playwright tests: trains like `webgrpo train`, with the engine in a page. Attaches the log lines and the report to the test's
+ * results.
+ */
 
 import { join } from 'node:path';
 import type { Page, TestInfo } from '@playwright/test';
@@ -21,21 +24,21 @@ import { openPageEngine } from './pageEngine.ts';
 
 /** Options of `trainInPage`. */
 export interface TrainInPageOptions {
-  /** Task to train on. Default: the config's. */
+  /** Task to train on. Default: the task of the config. */
   task?: Task;
-  /** Settings as on the command line, such as `actor.optim.lr=1e-4`. Only for a config file. */
+  /** Overrides as on the command line, such as `actor.optim.lr=1e-4`. Used only if the config is a file. */
   overrides?: readonly string[];
 }
 
-/** A run that has ended. */
+/** Result of a run. */
 export interface TrainedRun {
-  /** One line per step, as in metrics.jsonl. */
+  /** Metrics, one entry per step, as in metrics.jsonl. */
   history: Metrics[];
-  /** The numbers of the table that the command line prints. */
+  /** Totals of the run, which the command line prints as a table at the end. */
   summary: RunSummary;
   /** Run folder: config, metrics, samples, checkpoints, report.html. */
   folder: string;
-  /** Best checkpoint; undefined if the config does not ask for it. */
+  /** Best checkpoint by trainer.metricForBestModel; undefined if the config does not set it. */
   best: BestCheckpoint | undefined;
   /** Lines that the command line would print. */
   log: string[];
@@ -64,7 +67,7 @@ export async function trainInPage(
   }
 }
 
-/** Returns the config of a run. Its folder is among the test's results unless the config names another place. */
+/** Returns the config of a run. The run folder is in the test's output folder unless the config sets trainer.defaultLocalDir. */
 async function configOf(
   config: TrainConfigInput | string,
   overrides: readonly string[],
@@ -77,7 +80,10 @@ async function configOf(
   return parseTrainConfig(text, { ...options, overrides: [...place, ...options.overrides], note: say });
 }
 
-/** An io whose engines are in the page. Playwright handles the signals, and its report has the lines. */
+/**
+ * Io of a command whose engines are in the page. Does not handle signals (Playwright does), and collects the lines instead of printing
+ * them.
+ */
 const quietIo = (page: Page, write: (text: string) => void): Io => ({
   ...processIo,
   stdout: { write: () => true },

@@ -1,4 +1,4 @@
-/** `webgrpo compare`: trains several algorithms on one recipe with several seeds, and writes one page and one table. */
+/** `webgrpo compare`: trains one config with several algorithms and several seeds, and writes one page and one table. */
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -52,7 +52,8 @@ export const compare: Command = {
     const algorithms = algorithmsOf(flags['algorithms'] ?? ALGORITHMS);
     const seeds = numberFlag(flags, 'seeds', 3, [1, 100]);
     const target = numberFlag(flags, 'target', 0.85, [0, 1]);
-    // Settings of the file's own algorithm are replaced in all runs alike, so they are reported only once, for the first algorithm.
+    // Every run replaces the config's own algorithm and the same settings. Notes about replaced settings are printed once, for the first
+    // one.
     const first = [`algorithm.name=${algorithms[0]}`];
     const base = parseTrainConfig(yaml, { source, overrides: [...overrides, ...first], note: say });
     const out =
@@ -71,7 +72,7 @@ export const compare: Command = {
     const write = () => writeComparison({ out, base, configs, target, problems });
     const stopped = await trainAll(configs, write);
     const result = await write();
-    if (stopped) say('Stopped and saved. The same command resumes from there.');
+    if (stopped) say('Stopped and saved. Run the same command again to resume.');
     io.text(`${result.markdown}\n\n  page: ${result.page}`);
     io.result({ page: result.page, table: result.table, target, stopped, algorithms: result.rows });
     return stopped ? STOPPED_EXIT_CODE : 0;
@@ -97,7 +98,10 @@ const overridesOf = (algorithm: string, seed: number, out: string): string[] => 
 
 const folderOf = (config: TrainConfig): string => join(config.trainer.defaultLocalDir, config.name);
 
-/** Trains seed by seed instead of algorithm by algorithm, so that an interrupted comparison still compares. Returns true if stopped. */
+/**
+ * Trains all algorithms with one seed before the next seed, so that an interrupted comparison has runs of every algorithm. Returns true if
+ * a signal stopped it.
+ */
 async function trainAll(configs: readonly TrainConfig[][], afterRun: () => Promise<unknown>): Promise<boolean> {
   const order = configs[0].flatMap((_, i) => configs.map((seeds) => seeds[i]));
   for (const [i, config] of order.entries()) {
@@ -112,7 +116,9 @@ async function trainAll(configs: readonly TrainConfig[][], afterRun: () => Promi
   return false;
 }
 
-/** Returns 'complete', the checkpoint to resume from, or undefined if no run with this exact config has made progress. */
+/**
+ * Returns 'complete' for a finished run; otherwise the checkpoint to resume from, or undefined if the folder has none of this exact config.
+ */
 async function stateOf(config: TrainConfig): Promise<string | undefined> {
   const folder = RunFolder.open(disk, folderOf(config));
   if (!existsSync(folder.file('config.yaml'))) return undefined;
@@ -124,7 +130,9 @@ async function stateOf(config: TrainConfig): Promise<string | undefined> {
   return newest && existsSync(join(newest, 'trainer_state.json')) ? newest : undefined;
 }
 
-/** Returns how many problems pass@1 is of: a task can have fewer than data.valMaxSamples, and pass@1 is of the first set. */
+/**
+ * Returns the number of problems that pass@1 is measured on: those of the first held-out set, which can be fewer than data.valMaxSamples.
+ */
 async function heldOutProblems({ task: given, data, reward }: TrainConfig): Promise<number> {
   const task = await openTask(given, reward);
   const problems = await task.heldOut(data.valMaxSamples);
@@ -140,7 +148,7 @@ interface Written {
   problems: number;
 }
 
-/** Writes compare.html, compare.json and compare.md from the metrics so far. */
+/** Writes compare.html, compare.json and compare.md from the metrics that the runs have logged so far. */
 async function writeComparison({ out, base, configs, target, problems }: Written) {
   const all = await Promise.all(configs.map(async (seeds) => ({ ...(await runsOf(seeds)), problems })));
   const rows = comparedRows(all, target);
@@ -148,8 +156,8 @@ async function writeComparison({ out, base, configs, target, problems }: Written
   const about =
     `${base.trainer.totalTrainingSteps} steps of ${trainBatchSize} prompts x ${base.rollout.n} samples from ` +
     `${base.model.path}, learning rate ${base.actor.optim.lr}; pass@1 of ${problems} held-out problems. ` +
-    `Loss, clip, aggregation and advantage are each algorithm's own; all else is the same. Target: ${target}. ` +
-    'In brackets are the lowest and highest seed. p is that of a permutation test over the seeds.';
+    `Loss, clip, aggregation and advantage are those of each algorithm; all other settings are the same. Target: ${target}. ` +
+    'In brackets: the lowest and the highest value over the seeds. p is the p-value of a permutation test over the seeds.';
   const config = stringify(base);
   const report = comparisonReport({ title: `${base.name}: algorithms compared`, about, all, target, config });
   const page = await writeReport(join(out, 'compare'), report);
@@ -172,7 +180,7 @@ async function runsOf(seeds: readonly TrainConfig[]): Promise<AlgorithmRuns> {
   };
 }
 
-/** Returns the metrics of a run with this config. Metrics of another config in its folder are ignored. */
+/** Returns the metrics of the run with this config; none if its folder has a run of another config. */
 async function historyOf(config: TrainConfig) {
   const folder = RunFolder.open(disk, folderOf(config));
   const isOurs =

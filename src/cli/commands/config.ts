@@ -1,4 +1,4 @@
-/** `webgrpo config`: prints every key of the YAMLs from the schemas. docs/reference/config.md is this text. */
+/** `webgrpo config`: prints every key of the YAML configs, read from the schemas. docs/reference/config.md is its output. */
 
 import { InputError } from '../../errors.ts';
 import type { Command } from '../command.ts';

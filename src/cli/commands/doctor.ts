@@ -1,4 +1,4 @@
-/** `webgrpo doctor`: says why a run does not learn, with the evidence and the setting to change. */
+/** `webgrpo doctor`: reports why a run does not learn, with the evidence and the setting to change. */
 
 import { existsSync } from 'node:fs';
 import { InputError } from '../../errors.ts';

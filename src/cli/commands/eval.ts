@@ -64,7 +64,9 @@ export const evaluate: Command = {
   },
 };
 
-/** Returns the config with the evaluated model. For a run this is its newest checkpoint, unless a model is given. */
+/**
+ * Returns the config with model.path set to the evaluated model: --model, or the override model.path, or else the run's newest checkpoint.
+ */
 async function evaluatedConfig(path: string, overrides: string[], flags: ParsedArgs['flags']): Promise<TrainConfig> {
   const { source, text, run } = await openConfig(path);
   const config = parseTrainConfig(text, { source, overrides });
@@ -77,7 +79,7 @@ async function evaluatedConfig(path: string, overrides: string[], flags: ParsedA
   return config;
 }
 
-/** Returns lines with pass@1 and greedy accuracy. With several held-out sets, one line per set with its name. Each names the model. */
+/** Returns one line with pass@1 and greedy accuracy per held-out set. Each line names the model, and the set if there are several. */
 function accLines(metrics: Metrics, { model, data }: TrainConfig): string[] {
   const sources = Object.keys(metrics).flatMap((name) => /^val-core\/(.*)\/acc\/mean@\d+$/.exec(name)?.[1] ?? []);
   return sources.map((source) => {
@@ -89,7 +91,10 @@ function accLines(metrics: Metrics, { model, data }: TrainConfig): string[] {
   });
 }
 
-/** Returns the ids of the problems, and the outcome of each of their sampled tries in the order of their keys; null = unknown in JSON. */
+/**
+ * Returns the ids of the problems and, for each problem, the accuracies of its samples in the order of their random keys. In the JSON an
+ * unknown accuracy becomes null.
+ */
 function outcomesOf(samples: readonly Sample[]): { problems: string[]; tries: number[][] } {
   const groups = new Map<number, Sample[]>();
   for (const sample of samples) groups.set(sample.group, [...(groups.get(sample.group) ?? []), sample]);
@@ -100,7 +105,7 @@ function outcomesOf(samples: readonly Sample[]): { problems: string[]; tries: nu
   };
 }
 
-/** Returns the mean sampled outcome of each problem template, lowest first. Empty if the task's problems have no templates. */
+/** Returns the mean accuracy of the samples of each problem template, lowest first. Empty if the task's problems have no templates. */
 function accByTemplate(samples: Sample[]): [string, number][] {
   const outcomes = new Map<string, number[]>();
   for (const { problem, reward } of samples) {

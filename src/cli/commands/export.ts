@@ -1,6 +1,6 @@
 /**
- * `webgrpo export`: writes a run as a folder that verl or TRL can start, for users who outgrow one device. Also exports its model as a file
- * for llama.cpp.
+ * `webgrpo export`: writes a run as a folder that verl or TRL can train from, for users who outgrow one device. `export gguf` writes the
+ * model as a file for llama.cpp.
  */
 
 import { existsSync } from 'node:fs';
@@ -122,7 +122,7 @@ async function modelFiles(model: LoadedModel, dtype: SafetensorsDtype): Promise<
 }
 
 async function verlFiles(config: TrainConfig, splits: ExportedSplit[]) {
-  // The script sets HERE to its own folder.
+  // run.sh sets the variable HERE to its own folder.
   const run = verlRun(config, '$HERE');
   const files: Files = new Map();
   for (const split of splits)
@@ -146,7 +146,7 @@ async function trlFiles(config: TrainConfig, splits: ExportedSplit[]) {
   return { files, notCarried: run.notCarried };
 }
 
-/** Throws InputError for adapters that the peer's script does not make, and for a trained one. */
+/** Throws InputError for a trained adapter, which is not exported, and for new LoRA adapters of a run exported to verl. */
 async function checkAdapter(peer: keyof typeof TARGETS, source: string, model: TrainConfig['model']): Promise<void> {
   const merged = 'Run "webgrpo merge" first, then export the merged folder with --config and model.loraRank=0.';
   const trained = (await findAdapter(source, model.loraAdapterPath)).folder;
@@ -161,7 +161,10 @@ const verlTool = (tool: Tool) => ({
   tool_schema: openAiSchema(tool),
 });
 
-/** Returns the problems of a file, or the problems that our own run would take from a generator. Also returns all tools of the run. */
+/**
+ * Returns the problems to export (all problems of a data file, or as many as the run would take from a generator), and the tools of the
+ * task.
+ */
 async function dataOf({
   task: taskConfig,
   data,
@@ -170,7 +173,7 @@ async function dataOf({
 }: TrainConfig): Promise<{ splits: ExportedSplit[]; tools: Tool[]; hasEnvironments: boolean }> {
   if (!Number.isFinite(trainer.totalTrainingSteps))
     throw new InputError(
-      'trainer.totalTrainingSteps is missing, and totalEpochs is counted only when a run starts. Set trainer.totalTrainingSteps.',
+      'trainer.totalTrainingSteps is missing, and the steps of totalEpochs are known only when a run starts. Set trainer.totalTrainingSteps.',
     );
   const task = await openTask(taskConfig);
   try {
@@ -190,7 +193,7 @@ async function dataOf({
   }
 }
 
-/** Returns the config of a run whose tools the peer cannot call: its samples have one turn. */
+/** Returns the config without tools, for a run whose tools the peer (verl or TRL) cannot call. Each sample is then one turn. */
 function withoutCalls({ rollout, ...config }: TrainConfig): TrainConfig {
   return { ...config, rollout: { ...rollout, multiTurn: { ...rollout.multiTurn, enable: false } } };
 }

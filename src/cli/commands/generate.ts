@@ -1,4 +1,4 @@
-/** `webgrpo generate`: prints a checkpoint's answer, or runs a chat with it, as tokens are sampled. */
+/** `webgrpo generate`: prints a checkpoint's answer, or chats with it. Text is printed as its tokens are sampled. */
 
 import { createInterface } from 'node:readline';
 import { randomKey } from '../../grpo/generate/samples.ts';
@@ -17,9 +17,9 @@ import { integerFlag, SAMPLING_FLAGS, samplingOf } from '../generate/samplingFla
 import { openEngine } from '../run/session.ts';
 import { computeDtype, COMPUTE_DTYPE_FLAG, packedFormat } from './score.ts';
 
-/** Maximum number of tokens of a chat, unless the flag or the model sets fewer. */
+/** Default context length of a chat in tokens; a flag or the model can set fewer. */
 const CHAT_CONTEXT = 2048;
-/** Maximum number of rows of a prefill pass over a question. */
+/** Maximum number of tokens that one prefill pass takes from a prompt. */
 const BATCHED_TOKENS = 512;
 
 export const generate: Command = {
@@ -69,7 +69,7 @@ export const generate: Command = {
       return;
     }
     const model = await loadWithAdapter(String(path), typeof adapter === 'string' ? adapter : undefined);
-    // Sizes depend on the prompt, so it is encoded before the engine is created.
+    // The engine's sizes depend on the length of the prompt, so the prompt is encoded first.
     const tokenizer = modelTokenizer(model);
     const { vocabSize } = model.config;
     if (tokenizer.endNote && !flags['raw']) say(tokenizer.endNote);
@@ -100,7 +100,7 @@ export const generate: Command = {
   },
 };
 
-/** Answers the prompt and the lines as conversations with the task. */
+/** Answers the prompt, then each line of input, with the task's prompt format and tools. */
 async function askAll(answers: TaskAnswers, prompt: string | undefined, lines: Lines | undefined) {
   const turns: Answer[] = [];
   for (let question = prompt ?? (await lines?.next()); question !== undefined; question = await lines?.next()) {
@@ -114,7 +114,7 @@ function sayAnswer({ tokenIds, tokensPerSecond, stopReason }: Answer): void {
   say(`${tokenIds.length} tokens, ${tokensPerSecond.toFixed(1)} tokens/s, ${stopReason}`);
 }
 
-/** Answers until the input ends or the context is full. */
+/** Answers until standard input ends or the context is full. */
 async function converse(conversation: Conversation, lines: Lines | undefined, io: Output): Promise<Answer[]> {
   const answers: Answer[] = [];
   for (;;) {
@@ -132,7 +132,10 @@ async function converse(conversation: Conversation, lines: Lines | undefined, io
 
 function encode(tokenizer: ChatTokenizer, flags: ParsedArgs['flags'], prompt: string): Uint32Array {
   const { system, raw } = flags;
-  if (raw && typeof system === 'string') throw new InputError('--raw has no roles. Leave out --system or --raw.');
+  if (raw && typeof system === 'string')
+    throw new InputError(
+      '--raw gives the model the prompt alone, without a system message. Leave out --system or --raw.',
+    );
   if (raw) return Uint32Array.from(tokenizer.encode(prompt));
   const before = typeof system === 'string' ? [{ role: 'system', content: system }] : [];
   const messages = [...before, { role: 'user', content: prompt }];
@@ -142,7 +145,7 @@ function encode(tokenizer: ChatTokenizer, flags: ParsedArgs['flags'], prompt: st
   return tokenizer.encodeChat(messages);
 }
 
-/** Returns the number of tokens of prompt and answers. Throws InputError if the model has fewer positions. */
+/** Returns the context length of the engine: tokens of the prompt and the answers. Throws InputError if the model has fewer positions. */
 function contextOf(
   flags: ParsedArgs['flags'],
   promptLength: number,
@@ -179,12 +182,12 @@ function open(model: AdaptedModel, flags: ParsedArgs['flags'], promptLength: num
   });
 }
 
-/** Reads non-empty lines of standard input. On a terminal, prints a prompt for each. */
+/** Reads non-empty lines of standard input. Shows the prompt "> " if standard input is a terminal. */
 class Lines {
   readonly #reader = createInterface({ input: currentIo().stdin });
   readonly #lines = this.#reader[Symbol.asyncIterator]();
 
-  /** Returns undefined at the end of the input, or at /exit. */
+  /** Returns the next line; undefined at the end of the input or at the line /exit. */
   async next(): Promise<string | undefined> {
     const { stdin, stderr } = currentIo();
     for (;;) {

@@ -52,10 +52,10 @@ export const init: Command = {
 };
 
 const WARM_START = 'sft.yaml';
-/** A model with at least this many parameters trains adapters. */
+/** Number of parameters from which a model counts as large. A new task then trains LoRA adapters instead of all weights. */
 const LARGE = 10e6;
 
-/** Returns the model of `--model` as the new folder's config names it. Throws InputError for a file that is not a model. */
+/** Resolves `--model` to the path that the new folder's config names. Throws InputError for a file that is not a model. */
 async function startModel(path: string, name: string, template: string): Promise<StartModel> {
   if (path === WARM_START) {
     if (Object.hasOwn(TEMPLATES, template) && !Object.hasOwn(TEMPLATES[template].files, WARM_START))
@@ -67,7 +67,7 @@ async function startModel(path: string, name: string, template: string): Promise
   return { path: existsSync(path) ? relative(name, path) : path, isLarge: parameterCount(model.config) >= LARGE };
 }
 
-/** Returns what the new task's training starts from, and what else it can start from. */
+/** Returns the text that says from which model the new task's training starts, and which other model it can start from. */
 function startsFrom(model: StartModel | undefined, files: readonly string[]): string {
   if (model?.path === WARM_START)
     return `a new small one, which first imitates demonstrate() of task.mjs (${WARM_START})`;
@@ -79,8 +79,8 @@ function startsFrom(model: StartModel | undefined, files: readonly string[]): st
 }
 
 /**
- * Writes the folder `name`, complete or not at all, and returns its files. Throws InputError for an invalid name, or if something of that
- * name exists.
+ * Writes all files of the folder `name`, or none, and returns their names. Throws InputError for an invalid name, or if a file or folder of
+ * that name exists.
  */
 export async function writeTask(
   files: FileSystem,

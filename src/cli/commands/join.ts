@@ -1,4 +1,4 @@
-/** `webgrpo join`: generates for a room on this machine. */
+/** `webgrpo join`: generates samples for a room on this machine. */
 
 import { hostname } from 'node:os';
 import { InputError, StoppedError } from '../../errors.ts';
@@ -47,7 +47,7 @@ export const join: Command = {
     const givenUp = new Promise<never>((_, reject) => (giveUp = reject));
     const removeHandler = onInterrupt(() => {
       leaving.abort();
-      if (isWorking) say('Leaving the room. Its groups go to other workers.');
+      if (isWorking) say('Leaving the room. Unfinished groups go to other workers.');
       else giveUp(new StoppedError('Stopped before a group of the room arrived.'));
     });
     try {
@@ -72,10 +72,10 @@ export const join: Command = {
 const statusLine = ({ groups, tokens, tokensPerS, version }: Status): string =>
   `${groups.length} groups in flight, ${tokens} tokens, ${tokensPerS.toFixed(1)} tokens/s, weights of step ${version}`;
 
-/** Replaces characters that a room does not allow in names. */
+/** Replaces characters that are not allowed in the name of a room's worker. */
 const nameFor = (name: string): string => name.replace(/[^\w .:@-]/g, '_').slice(0, 64) || 'worker';
 
-/** Creates an engine that only generates. Throws InputError if the room names files or programs of this machine. */
+/** Creates an engine that only generates. Throws InputError if the room's config names files or programs that must be on this machine. */
 async function openFor(room: OpenedRoom, module: string | undefined): Promise<RoomEngine> {
   const config = configOfRoom(room, say);
   const task = await openTask(taskFor(config.task, module), config.reward);
@@ -95,7 +95,7 @@ async function openFor(room: OpenedRoom, module: string | undefined): Promise<Ro
   }
 }
 
-/** Returns the task by its name, or by this machine's own copy of its module. Throws InputError. */
+/** Returns the room's task. If it is a module, the user's own copy (`module`) is loaded. Throws InputError. */
 export function taskFor(task: TrainConfig['task'], module: string | undefined): TrainConfig['task'] {
   checkRoomTask(task);
   if (task.module !== undefined && module === undefined)

@@ -1,4 +1,4 @@
-/** `webgrpo merge`: merges an adapter into its base and saves a complete model in Hugging Face format. */
+/** `webgrpo merge`: merges a LoRA adapter into its base model and saves the complete model in Hugging Face format. */
 
 import { existsSync } from 'node:fs';
 import { mergeAdapter } from '../../model/lora/adapter.ts';

@@ -1,4 +1,4 @@
-/** `webgrpo profile`: writes profile.html and trace.json of a run folder, also while the run continues. */
+/** `webgrpo profile`: writes profile.html and trace.json for a run folder. The run can still be in progress. */
 
 import { show, valueAt } from '../../grpo/config/tree.ts';
 import { readYaml } from '../../grpo/config/yaml.ts';
@@ -37,7 +37,7 @@ export const profile: Command = {
   },
 };
 
-/** Returns the settings of a run's resolved config. Throws InputError if one is missing. */
+/** Returns the settings that the profile needs, from a run's config.yaml. Throws InputError if one is missing. */
 function settingsOf(config: unknown, file: string): ProfiledSettings {
   const read = (path: string): number => {
     const value = valueAt(config, path);

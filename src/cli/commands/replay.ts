@@ -1,4 +1,4 @@
-/** `webgrpo replay`: computes other losses, or another reward, on the samples that a run kept. */
+/** `webgrpo replay`: applies other losses, or another reward, to the samples that a run has stored. */
 
 import { basename, join, resolve } from 'node:path';
 import { InputError } from '../../errors.ts';
@@ -93,7 +93,7 @@ async function replayLosses(run: KeptRun, title: string, flags: Flags): Promise<
       const compared = await compareLosses(kept, losses, engine);
       const { tokenizer } = engine;
       const line = logged.find((metrics) => metrics['training/global_step'] === step) ?? {};
-      // Samples are large, so the page has only those of the last step.
+      // Samples are large, so the page shows only those of the last replayed step.
       const shown = step === chosen.at(-1) ? count : 0;
       steps.push(
         stepReport(kept, compared, {
@@ -107,7 +107,7 @@ async function replayLosses(run: KeptRun, title: string, flags: Flags): Promise<
       const updates = Math.ceil(data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
       if (step === chosen[0] && updates > 1)
         notes.push(
-          `The run made ${updates} updates per step. Here all samples of a step are one update, at fixed weights.`,
+          `The run made ${updates} updates per step. The replay computes each loss on all samples of a step at once, at fixed weights.`,
         );
     }
   } finally {
@@ -117,7 +117,7 @@ async function replayLosses(run: KeptRun, title: string, flags: Flags): Promise<
   return { kind: 'replay', title, notes, charts: stepCharts(steps), steps, rewards: [] };
 }
 
-/** Returns the run's own config, then one per name. A recipe has its own settings; a loss uses the run's. */
+/** Returns the run's own config, then one config per name. The name of a recipe brings its settings; the name of a loss keeps the run's. */
 function configsOf(text: string, source: string, names: readonly string[]): NamedConfig[] {
   const own = parsed(text, source);
   const { enable } = own.algorithm.filterGroups;

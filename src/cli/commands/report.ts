@@ -1,4 +1,4 @@
-/** `webgrpo report`: writes report.html of a run again, also while the run continues. */
+/** `webgrpo report`: rewrites report.html of a run. The run can still be in progress. */
 
 import { existsSync } from 'node:fs';
 import { InputError } from '../../errors.ts';

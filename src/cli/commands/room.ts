@@ -109,7 +109,7 @@ export const room: Command = {
   },
 };
 
-/** A room's run: its config, how workers are checked, and how long a worker can be silent or hold a group. */
+/** A room's run: its config, how samples of workers are verified, and how long a worker can be silent or hold a group of samples. */
 interface RoomRun {
   config: TrainConfig;
   server: ServerOptions;
@@ -124,7 +124,7 @@ interface RoomRun {
 
 async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun> {
   const { ackWaitMs, deadlineMs, maxWorkers, trustsWorkers } = run;
-  // No worker reads the trained weights during an update: workers have copies.
+  // `on-policy` for the engine: workers read copies of the weights, so the trainer can update its own in place.
   const onDevice = { ...run.config, trainer: { ...run.config.trainer, pipeline: 'on-policy' as const } };
   const server = await openServer(run.server, run.running); // before kernels are compiled, so that errors of the server are reported early
   const closing: (() => void | Promise<void>)[] = [() => server.close()];
@@ -140,7 +140,8 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
     const checking = trustsWorkers ? undefined : await openChecking(session, onDevice);
     if (checking) closing.push(() => checking.destroy());
     const { maxAge, maxGroups } = pipelineOf(config);
-    // A version is a complete file. Samples of versions that the schedule does not need are generated again.
+    // Each stored version of the weights is a complete file, so only those that the schedule needs are stored. Samples of older versions
+    // are generated again.
     const keptVersions = Math.min(maxAge, Math.max(1, Math.ceil(config.asyncTraining.stalenessThreshold))) + 2;
     const host = await RoomHost.open(server.connection, {
       ...{ config: { ...config }, maxWorkers, ackWaitMs, deadlineMs, resume: checkpoint !== undefined, say },
@@ -195,12 +196,12 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
 
 const LOOK_EVERY_MS = 200;
 /**
- * Number of checks, over at least five seconds, after which a silent server counts as lost. Not a time limit, because a busy machine can
- * receive answers late.
+ * Number of checks in a row without an answer after which the NATS server counts as lost (at least five seconds). Checks are counted
+ * instead of seconds, because a busy machine can receive answers late.
  */
 const GONE_LOOKS = 25;
 
-/** Starts a watch when the run is asked to stop. The watch cancels a step that waits for samples once no worker can generate them. */
+/** Watches the room once the run is asked to stop. Cancels a step that waits for samples if no worker is left to generate them. */
 function cancelling(host: RoomHost) {
   let cancel!: (reason: Error) => void;
   const cancelled = new Promise<never>((_, reject) => (cancel = reject));
@@ -232,14 +233,14 @@ function cancelling(host: RoomHost) {
   return { cancelled, onStop, end };
 }
 
-/** Opens a separate model by which the controller checks samples while the trained one is updated. */
+/** Opens a second copy of the model, with which the controller verifies samples while the first copy is updated. */
 function openChecking({ model, lora }: CommandSession, config: TrainConfig): Promise<CommandEngine> {
   const { judge: _, ...sizes } = engineSizes(config);
   say('a second model verifies the samples of workers');
   return openEngine(model, { ...sizes, ...(lora && { lora }), withReference: false, use: 'score' });
 }
 
-/** Stores the files that a worker needs to create its engine: sizes, tokenizer, and the weights from which training started. */
+/** Stores the files from which a worker creates its engine: model sizes, tokenizer, and the weights at the start of the training. */
 async function putModel(files: WeightStore, { model, lora }: CommandSession): Promise<void> {
   const { config, tokenizerJson, tokenizerConfigJson, weights } = model;
   const file = JSON.stringify({ config, tokenizerJson, tokenizerConfigJson, ...(lora && { lora }) });
@@ -262,8 +263,8 @@ const TRUSTING =
   'model to anything, unnoticed.';
 
 /**
- * Returns the config that a room trains by. On-policy becomes the fully asynchronous pipeline with threshold 0: no sample is stale, and
- * groups are trained in order. Throws InputError for settings that conflict with it.
+ * Returns the config that a room trains with. An on-policy config is changed to the fully asynchronous pipeline with stalenessThreshold 0:
+ * no sample is stale, and groups are trained in order. Throws InputError for settings that this pipeline does not allow.
  */
 function asynchronous(config: TrainConfig, source: string): TrainConfig {
   if (pipelineOf(config).isAsync) return config;
@@ -277,7 +278,7 @@ function asynchronous(config: TrainConfig, source: string): TrainConfig {
   return room;
 }
 
-/** Throws InputError if forged samples could not be detected under the config. */
+/** Throws InputError if the controller could not detect forged samples under this config. */
 function expectVerifiable(config: TrainConfig): void {
   try {
     checkVerifiable(config);
@@ -287,14 +288,14 @@ function expectVerifiable(config: TrainConfig): void {
   }
 }
 
-/** Throws InputError if the reward or the task needs this machine. */
+/** Throws InputError for reward models and MCP servers, which workers cannot use. */
 function checkConfig({ reward, task }: TrainConfig): void {
   if (hasRewardModels(reward))
     throw new InputError(
-      'A room scores with the reward of its task. Leave out reward.judge, reward.model and reward.rubric.',
+      'Workers of a room score samples with the reward of the task. Leave out reward.judge, reward.model and reward.rubric.',
     );
   if (task.mcpServers !== undefined && Object.keys(task.mcpServers).length > 0)
-    throw new InputError('Workers of a room start no MCP servers. Leave out task.mcpServers.');
+    throw new InputError('Workers of a room cannot start MCP servers. Leave out task.mcpServers.');
 }
 
 function serverOptions(flags: ParsedArgs['flags'], folder: string): ServerOptions {
@@ -310,7 +311,7 @@ function serverOptions(flags: ParsedArgs['flags'], folder: string): ServerOption
   return { folder, host: String(host), port, webSocketPort, tls };
 }
 
-/** Returns the server of `--nats`; undefined without that flag. Throws InputError. */
+/** Returns the NATS server that `--nats` names; undefined without that flag. Throws InputError. */
 function runningServer({ nats, worker }: ParsedArgs['flags']): RoomServer | undefined {
   if (nats === undefined) return undefined;
   const url = URL.canParse(String(nats)) ? new URL(String(nats)) : undefined;

@@ -1,4 +1,4 @@
-/** `webgrpo score`: prints next-token log-probs of token sequences, to compare with other implementations. */
+/** `webgrpo score`: prints the log-prob of each next token of given token sequences, for comparison with other implementations. */
 
 import { PACKED_FORMATS, type PackedFormat } from '../../gpu/packedFormat.ts';
 import { isTree, show } from '../../grpo/config/tree.ts';
@@ -22,10 +22,10 @@ import { currentIo } from '../process/io.ts';
 import { say } from '../run/progress.ts';
 import { COMPILING } from '../run/plan.ts';
 
-/** Tokens of a pass, unless a sequence is longer. */
+/** Maximum number of tokens per forward pass, unless one sequence is longer. */
 const TOKENS = 1024;
 
-/** The `--dtype` flag of commands that compute. */
+/** The `--dtype` flag of commands that run a model. */
 export const COMPUTE_DTYPE_FLAG = {
   value: 'DTYPE',
   help: 'compute on float16 where the adapter can (default float32)',
@@ -51,8 +51,9 @@ export const score: Command = {
   },
   details: () =>
     'With --tokens, prints an array of numbers for each sequence: entry t is the log-prob of token t + 1 after the tokens up to t.\n' +
-    'With --chat, prints { "ids", "logprobs" } for each conversation, without the header of a further turn. Entry t of logprobs is the\n' +
-    "log-prob of token t after those before it; the first is null, as in vLLM's prompt_logprobs. Logs are natural, the temperature is 1.",
+    'With --chat, prints { "ids", "logprobs" } for each conversation, without a generation prompt at its end. Entry t of logprobs is the\n' +
+    "log-prob of token t after all earlier ones; the first entry is null, as in vLLM's prompt_logprobs.\n" +
+    'Log-probs are natural logarithms, at temperature 1.',
   async run({ flags: { model: path, adapter: adapterPath, tokens, chat, quantization, dtype } }) {
     if (typeof path !== 'string') throw new InputError('--model is missing. Give --model FOLDER.');
     const file = chat ?? tokens;
@@ -87,24 +88,27 @@ export const score: Command = {
     const scores = await scoreWith(offered, sequences, true);
     const what = [format && `${format} weights`, used && `dtype ${used}`];
     if (exact) say(`${what.filter(Boolean).join(', ')} against float32: ${errorLine(scores, exact)}`);
-    // Prints only the log-probs, with or without --json, because this output is for programs.
+    // Prints the log-probs as JSON with or without --json, because other programs read them.
     const chats = () => sequences.map((ids, s) => ({ ids, logprobs: [null, ...scores[s]] }));
     currentIo().stdout.write(`${JSON.stringify(chat === undefined ? scores : chats())}\n`);
   },
 };
 
-/** Returns the length of the longest sequence. Math.max(...) would fail for many sequences, because each is an argument. */
+/**
+ * Returns the length of the longest sequence. Avoids Math.max(...lengths), which fails if there are more lengths than a call can have
+ * arguments.
+ */
 export const longest = (sequences: readonly number[][]): number =>
   sequences.reduce((most, { length }) => Math.max(most, length), 0);
 
-/** Returns a format by its name. Throws InputError. */
+/** Returns the quantization format of this name. Throws InputError. */
 export function packedFormat(name: string | boolean): PackedFormat {
   const format = PACKED_FORMATS.find((known) => known === name);
   if (format) return format;
   throw new InputError(`--quantization is "${name}"; allowed: ${PACKED_FORMATS.join(', ')}.`);
 }
 
-/** Returns the `dtype` of an engine spec for the flag; undefined = float32. Throws InputError. */
+/** Converts the flag's value to the `dtype` of an engine spec; undefined = float32. Throws InputError. */
 export function computeDtype(name: string | boolean | undefined): 'float16' | undefined {
   if (name === undefined || name === 'float32') return undefined;
   if (name === 'float16') return name;
@@ -125,7 +129,7 @@ async function scoreWith(spec: DeviceSpec, sequences: number[][], tell: boolean)
   }
 }
 
-/** Returns a line with the differences of log-probs, in nats per token. */
+/** Returns a line about the errors of `scores` (log-probs of quantized or float16 weights) against `exact` (float32), in nats per token. */
 function errorLine(scores: number[][], exact: number[][]): string {
   const errors = scores.flatMap((row, s) => row.map((logp, t) => Math.abs(logp - exact[s][t])));
   const mean = errors.reduce((a, b) => a + b, 0) / errors.length;
@@ -133,7 +137,7 @@ function errorLine(scores: number[][], exact: number[][]): string {
   return `mean error of a log-prob ${mean.toExponential(2)} nats, largest ${largest.toExponential(2)}, ${errors.length} tokens`;
 }
 
-/** Returns one array per sequence. Entry t is log p(token t + 1 | tokens up to t), natural log, temperature 1. */
+/** Returns one array of log-probs per sequence. Entry t is log p(token t + 1 | tokens up to t), natural logarithm, temperature 1. */
 async function scoreSequences(
   { model }: DeviceEngine,
   sequences: number[][],
@@ -155,8 +159,8 @@ const CONVERSATIONS =
   'a JSON array of conversations, each a list of { role, content } or an object with such "messages" and, if any, "tools"';
 
 /**
- * Returns the token ids of each conversation in the chat template. Arguments of calls that are JSON text are given to the template as objects, as
- * vLLM does. Says what the template leaves out. Throws InputError that names the conversation.
+ * Returns the token ids of each conversation after the chat template. Arguments of a tool call that are JSON text are parsed before the
+ * template sees them, as vLLM does. Reports messages that the template drops. Throws InputError that names the conversation.
  */
 export function conversationIds(json: unknown, tokenizer: ChatTokenizer, file: string, note = say): number[][] {
   const fail = (where: string): never => {
@@ -182,7 +186,10 @@ export function conversationIds(json: unknown, tokenizer: ChatTokenizer, file: s
   return ids;
 }
 
-/** A message as templates take it; undefined for any other value. Content may be a list of text parts, or null beside calls. */
+/**
+ * Returns a message in the form that chat templates expect; undefined if the value is not a message. Content can be a string, a list of
+ * text parts, or null if the message has tool calls.
+ */
 function scoredMessage(message: unknown) {
   if (!isTree(message) || typeof message['role'] !== 'string') return undefined;
   const { role, content, tool_calls: calls, ...rest } = message;
@@ -205,7 +212,7 @@ function withArguments(call: unknown): unknown {
   return { ...call, function: { ...call['function'], arguments: read } };
 }
 
-/** Validates token sequences. Throws InputError that names the first invalid sequence and token. */
+/** Checks that the JSON is a list of token id lists. Throws InputError that names the first invalid sequence and token. */
 export function readSequences(json: unknown, { vocabSize, maxPositionEmbeddings }: ModelConfig, file: string) {
   const fail = (what: string): never => {
     throw new InputError(`${file} ${what}`);

@@ -1,4 +1,4 @@
-/** `webgrpo serve`: trains on the calls of a client's agent, over HTTP with the APIs of OpenAI and Anthropic. */
+/** `webgrpo serve`: an HTTP server with the APIs of OpenAI and Anthropic, which trains on the calls that a client's agent makes. */
 
 import { join } from 'node:path';
 import { DeviceLostError, InputError } from '../../errors.ts';
@@ -90,14 +90,14 @@ export const serve: Command = {
 interface Settings {
   listen: ListenOptions;
   timeoutS: number;
-  /** True if steps start on request, not when enough groups are complete. */
+  /** True if a training step starts on a client's request; false if it starts as soon as enough groups are complete. */
   isManual: boolean;
   isEvaluated: boolean;
-  /** True to refuse fields that change nothing. */
+  /** True to refuse request fields that have no effect here. */
   isStrict: boolean;
 }
 
-/** A served run whose HTTP server, episodes and complete groups survive the loss of a device. */
+/** A served run. Its HTTP server, episodes and complete groups survive the loss of a GPU device. */
 class ServedDevices {
   readonly #config: TrainConfig;
   readonly #settings: Settings;
@@ -106,14 +106,14 @@ class ServedDevices {
   #server: Listening | undefined;
   /** Metrics of the last finished step. */
   #metrics: Metrics | undefined;
-  /** The request that waits for a step. */
+  /** The client's request for a step that is not answered yet. */
   #asked: { resolve: (metrics: Metrics) => void; reject: (error: Error) => void } | undefined;
 
   constructor(config: TrainConfig, settings: Settings) {
     [this.#config, this.#settings] = [config, settings];
   }
 
-  /** Opens a session on a new device. Its engine continues the episodes. */
+  /** Opens a session on a new device. Open episodes continue on its engine. */
   async open(): Promise<RunSession> {
     const config = await withWarmStart(this.#config);
     const { timeoutS, isManual, isEvaluated, isStrict } = this.#settings;
@@ -142,7 +142,7 @@ class ServedDevices {
     await this.#server?.close();
   }
 
-  /** Continues the episodes on the engine of the current session. Starts the HTTP server on the first call. */
+  /** Continues open episodes on the engine of the current session. The first call also starts the HTTP server. */
   async serve(): Promise<void> {
     const [groups, engine] = [this.#groups!, this.#engine!];
     groups.attach(engine);
@@ -157,7 +157,7 @@ class ServedDevices {
     this.#asked = undefined;
   }
 
-  /** Runs a step that a request asks for, one at a time. */
+  /** Runs a training step that a client requests. Throws ApiError if another requested step is in progress. */
   #step(groups: ClientGroups, count: number): Promise<Metrics> {
     if (this.#asked) throw new ApiError('A step is in progress. Ask again when it is done.', { status: 409 });
     const done = new Promise<Metrics>((resolve, reject) => (this.#asked = { resolve, reject }));
@@ -165,7 +165,7 @@ class ServedDevices {
     return done;
   }
 
-  /** Answers the request that waits for a step. */
+  /** Answers the pending request for a step with the metrics of that step. */
   logged(metrics: Metrics): void {
     if (metrics['training/global_step'] === 0) return; // the evaluation before the first step
     this.#metrics = metrics;

@@ -1,4 +1,4 @@
-/** `webgrpo sft`: supervised training on the task's demonstrations, from new weights or from a checkpoint. */
+/** `webgrpo sft`: supervised training on the demonstrations of a task, from newly initialised weights or from a checkpoint. */
 
 import { parseSftConfig } from '../../grpo/config/text.ts';
 import { greedyAcc, passAt1 } from '../../report/metricOf.ts';

@@ -1,4 +1,4 @@
-/** `webgrpo simulate`: predicts how long a run's work takes with each pipeline, on one device, several devices or a room. */
+/** `webgrpo simulate`: predicts the duration of a run's steps with each pipeline, on one device, several devices or a room. */
 
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
@@ -18,7 +18,7 @@ import { disk, readText } from '../files.ts';
 import { runFolderOf } from '../run/namedRun.ts';
 import { aligned } from '../table.ts';
 
-/** Number of simulated steps, enough for the start of the pipeline to matter little. */
+/** Number of simulated steps, large enough that the first steps, in which the pipeline fills, matter little. */
 const STEPS = 20;
 
 export const simulateRun: Command = {
@@ -65,9 +65,9 @@ type Pipeline = (typeof PIPELINES)[number];
 
 interface Row extends Simulated {
   devices: number;
-  /** 0 = every device decodes and trains. */
+  /** Number of devices that only generate; 0 = every device generates and trains. */
   rolloutDevices: number;
-  /** True if the decoding devices are workers of a room. */
+  /** True if the devices that generate are workers of a room. */
   isRoom: boolean;
   pipeline: Pipeline;
 }
@@ -85,7 +85,10 @@ const withPipeline = (config: TrainConfig, pipeline: Pipeline): TrainConfig => (
   trainer: { ...config.trainer, pipeline },
 });
 
-/** Returns each pipeline on devices that decode and train. With two or more devices, also with the split that gives the shortest step. */
+/**
+ * Returns a row per pipeline in which every device generates and trains. With two or more devices, adds a row per asynchronous pipeline
+ * with the split into rollout and training devices whose steps are shortest.
+ */
 function rowsFor(work: Workload, config: TrainConfig, devices: number): Row[] {
   const simulated = (pipeline: Pipeline, rolloutDevices: number): Row => {
     const setup = setupOf(withPipeline(config, pipeline), { devices, rolloutDevices, steps: STEPS });

@@ -1,4 +1,4 @@
-/** `webgrpo train`: runs GRPO from a YAML, with run folder, progress lines, Ctrl-C and a final table. */
+/** `webgrpo train`: runs GRPO from a YAML config into a run folder, with progress lines, Ctrl-C and a final table. */
 
 import { join } from 'node:path';
 import type { TrainConfig } from '../../grpo/config/types.ts';
@@ -49,7 +49,10 @@ export const train: Command = {
 
 type Place = <T>(work: () => Promise<T>) => Promise<T>;
 
-/** Returns a function that runs work with its engines in the place of --in. Throws InputError for an unknown place. */
+/**
+ * Returns a function that runs `work` with its engines where --in says: in this Node process, or in pages of Chromium. Throws InputError
+ * for another place.
+ */
 function placeOf(name: string | boolean | undefined): Place {
   if (name === undefined) return (work) => work();
   if (name !== 'chromium')
@@ -74,7 +77,10 @@ async function dryRun(asked: TrainConfig): Promise<void> {
   }
 }
 
-/** Prints the results of a run. Returns the exit code. @param again the command that continues the run */
+/**
+ * Prints the results of a run. Returns the exit code.
+ * @param again the command line that resumes the run
+ */
 export function tellOfRun(
   io: Output,
   config: TrainConfig,
@@ -92,8 +98,8 @@ export function tellOfRun(
 }
 
 /**
- * Trains one run into its folder, which is locked against other processes. Its engines are closed when this returns.
- * @param checkpoint returns the checkpoint folder to resume from, called once the folder is locked; undefined = from the start
+ * Trains one run in its folder, which is locked against other processes. All engines are closed when this returns.
+ * @param checkpoint returns the checkpoint folder to resume from (undefined = from the start); called once the run folder is locked
  * @param task task to use instead of the config's
  */
 export async function runTraining(

@@ -1,4 +1,4 @@
-/** `webgrpo tune`: times the tile sizes of the matrix product and stores the fastest for this machine. */
+/** `webgrpo tune`: times the matmul kernels with different tile sizes, and stores the fastest sizes for this machine. */
 
 import { Gpu } from '../../gpu/device.ts';
 import { isMeasured } from '../../gpu/ops/matmul.ts';
@@ -20,7 +20,7 @@ export const tune: Command = {
     seconds: { value: 'N', help: 'seconds of timing, without compilation (default: 3)' },
   },
   details: () =>
-    '  Runs do this automatically on adapters that the built-in table does not cover. All tiles compute the same bits.',
+    '  A run times kernels automatically on an adapter that the built-in table does not cover. All tiles give the same results, bit for bit.',
   async run({ flags }, io) {
     const budget = Number(flags['seconds'] ?? 3);
     if (!(budget > 0)) throw new InputError(`--seconds is "${flags['seconds']}"; allowed: a number above 0.`);

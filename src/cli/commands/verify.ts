@@ -63,7 +63,7 @@ async function writeKernels(folder: string, io: Output): Promise<void> {
   }
 }
 
-/** Reads a report of `verifyCases`. Throws InputError for any other file. */
+/** Compares our losses with the cases in a file (verlCases.ts) and returns the report. Throws InputError if it is not a file of cases. */
 function lossReport(text: string, file: string) {
   try {
     return verifyCases(parseCases(text));

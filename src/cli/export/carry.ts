@@ -1,4 +1,6 @@
-/** Writes our settings under a peer's names (src/grpo/config/peerNames.ts), and lists the settings that an export loses. */
+/**
+ * Writes our settings under the names that verl or TRL uses (src/grpo/config/peerNames.ts), and lists the settings that an export loses.
+ */
 
 import { keyDocs } from '../../grpo/config/keys.ts';
 import { PEER_NAMES } from '../../grpo/config/peerNames.ts';
@@ -8,7 +10,7 @@ import { leaves, show, valueAt } from '../../grpo/config/tree.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { policyLossOf } from '../../grpo/losses/index.ts';
 
-/** A value in a peer's config. */
+/** A value in the config of verl or TRL. */
 export type Setting =
   | string
   | number
@@ -17,22 +19,22 @@ export type Setting =
   | readonly (string | number)[]
   | { readonly [name: string]: Setting };
 
-/** A peer trainer, and how it reads our settings. */
+/** A peer trainer (verl or TRL), and how our settings are converted to its own. */
 export interface Peer {
   name: 'verl' | 'TRL';
-  /** Values that differ from our key's value; undefined = not written. */
+  /** By our key: the value to write, for keys whose value means something else to the peer; undefined = the key is not written. */
   values: Readonly<Record<string, (config: TrainConfig) => Setting | undefined>>;
-  /** Keys that are not written under their own name: another setting covers them, or they concern this machine only. */
+  /** Keys that this conversion skips, because another setting covers them or because they concern only this machine. */
   elsewhere: RegExp;
-  /** Keys of this config that the peer lacks or interprets differently. A string explains the difference. */
+  /** Keys of this config that the peer lacks (true) or interprets differently (a string that explains the difference). */
   lost(config: TrainConfig): Readonly<Record<string, boolean | string>>;
 }
 
-/** Keys that affect how a run executes, not its results. */
+/** Keys that affect how our program runs, not what it computes. A report of lost settings omits them. */
 const OF_THIS_PROGRAM =
   /^(name|engine|algorithm\.name|model\.|task\.|trainer\.(?!ref)|asyncTraining\.|rollout\.(speculative|preemption|asyncScheduling|valKwargs|agent)|data\.val|actor\.policyLoss\.)/;
 
-/** Returns the settings under the peer's names, and a sentence for each lost setting. */
+/** Returns the settings under the peer's names, and one sentence per setting that the export loses. */
 export function carry(config: TrainConfig, { name, values, elsewhere, lost }: Peer) {
   const written = PEER_NAMES.flatMap(({ key, verl, trl }): [key: string, name: string, value: Setting][] => {
     const theirs = name === 'verl' ? verl : trl;
@@ -41,7 +43,8 @@ export function carry(config: TrainConfig, { name, values, elsewhere, lost }: Pe
     return value === undefined ? [] : [[key, theirs, value]];
   });
   const said = Object.entries(lost(config)).filter(([, applies]) => applies !== false);
-  // A key with a conversion in `values` counts as known even if nothing is written: the peer's default applies, or the run does not use it.
+  // A key in `values` is not reported as lost even if nothing is written for it: the peer's default applies, or this run does not use the
+  // key.
   const known = [...[...said, ...written].map(([key]) => key), ...Object.keys(values)];
   const unnamed = changedKeys(config).filter((key) => !known.includes(key) && !elsewhere.test(key));
   const sentence = (key: string, why: string | boolean) => {
@@ -59,13 +62,13 @@ export function carry(config: TrainConfig, { name, values, elsewhere, lost }: Pe
   };
 }
 
-/** False for a setting of a loss that this run does not use. */
+/** False for a setting of a policy loss other than this run's. */
 function isRead({ actor }: TrainConfig, key: string): boolean {
   const [, number] = /^actor\.policyLoss\.(?!lossMode)(\w+)/.exec(key) ?? [];
   return number === undefined || number in (policyLossOf(actor.policyLoss.lossMode).numbers ?? {});
 }
 
-/** Returns the keys whose value is not the default. */
+/** Returns the keys whose value differs from the default. */
 function changedKeys(config: TrainConfig): string[] {
   const byDefault = new Map([
     ...keyDocs(TRAIN_SCHEMA).map((doc) => [doc.path, doc.default] as const),

@@ -1,6 +1,6 @@
 /**
- * The chat template that an export writes. verl and TRL pass all their tools to the template; our run passes those that
- * `rollout.multiTurn.toolSchemasInPrompt` selects. If the two differ, the written template contains the tools itself.
+ * Writes the chat template of an export. verl and TRL pass the schemas of all their tools to the template; our run passes those that
+ * `rollout.multiTurn.toolSchemasInPrompt` selects. If the two differ, our tool schemas are written into the exported template.
  */
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
@@ -21,14 +21,14 @@ interface TokenizerFiles {
   tokenizerConfigJson: Json;
 }
 
-/** True if samples of the run call tools. Otherwise a call is plain text. */
+/** True if samples of the run can call tools. Otherwise a tool call in a response is plain text. */
 export const callsTools = ({ rollout }: TrainConfig): boolean =>
   rollout.multiTurn.enable && rollout.agent.defaultAgentLoop !== 'single_turn';
 
-/** Tools that exist in Python too. */
+/** Tools that an exported run can call, because they are also written in Python. */
 export const EXPORTED_TOOLS: readonly Tool[] = [calculator];
 
-/** Returns sentences about tools, loop settings and loops of problems that neither peer's run supports. */
+/** Returns one sentence per tool and agent loop of the run that neither verl nor TRL can run. */
 export function toolsNotCarried(
   { rollout }: TrainConfig,
   tools: readonly Tool[],
@@ -56,8 +56,8 @@ export function toolsNotCarried(
 }
 
 /**
- * Returns a tokenizer_config.json with which prompts of verl or TRL have the same tokens as our run's. Throws InputError if the tokenizer
- * has no chat template.
+ * Returns the content of a tokenizer_config.json with which verl or TRL encodes prompts to the same tokens as our run. Throws InputError if
+ * the tokenizer has no chat template.
  * @param tools all tools of the run
  */
 export function exportedTokenizerConfig(
@@ -84,13 +84,13 @@ export function exportedTokenizerConfig(
 
 const QUESTION = { role: 'user', content: 'question' };
 
-/** Returns the header of the assistant turn with which a template ends. */
+/** Returns the generation prompt: the header of an assistant turn that the template appends to the messages. */
 function generationPrompt(tokenizer: ChatTokenizer): string {
   const closed = tokenizer.applyChatTemplate([QUESTION], { addGenerationPrompt: false });
   return tokenizer.applyChatTemplate([QUESTION]).slice(closed.length);
 }
 
-/** Returns TRL's condition for tools: the template renders an assistant's `tool_calls` and tool messages. */
+/** Returns true if the template renders an assistant's `tool_calls` and messages of role "tool", as TRL requires for tools. */
 function writesCalls(tokenizer: ChatTokenizer): boolean {
   const [name, key, value, content] = ['name', 'key', 'value', 'content'].map((part) => `webgrpo-${part}`);
   const call = { type: 'function', function: { name, arguments: { [key]: value } } };
@@ -106,7 +106,10 @@ function writesCalls(tokenizer: ChatTokenizer): boolean {
   }
 }
 
-/** Appends calls to a message's text. TRL needs a text for them; the tokens of a sampled call stay unchanged. */
+/**
+ * Start of a template that moves tool calls into the text of their message, for templates that do not render calls. TRL requires that calls
+ * are rendered; the tokens of a sampled call stay unchanged.
+ */
 const CALLS_AS_CONTENT =
   '{%- set all = namespace(messages=[]) %}{%- for message in messages %}' +
   "{%- if message.tool_calls %}{%- set said = namespace(text=message.content or '') %}" +
@@ -116,7 +119,7 @@ const CALLS_AS_CONTENT =
   '{%- else %}{%- set all.messages = all.messages + [message] %}{%- endif %}{%- endfor %}' +
   "{%- set messages = all.messages %}{{- '' }}";
 
-/** Fields of a response_template by which transformers (5.13 and later) parses calls, per format. TRL uses them. */
+/** Per tool call format: the part of a response_template by which transformers (5.13 and later) parses calls. TRL uses it. */
 export const CALL_FIELDS: Readonly<Record<string, Json>> = {
   hermes: {
     open: '<tool_call>',
@@ -142,7 +145,10 @@ function responseTemplate(tokenizer: ChatTokenizer, calls: Json): Json {
   };
 }
 
-/** Returns a sentence about a difference: verl's later turns start at the tool's message, ours after the end token. */
+/**
+ * Returns a sentence for a template with whitespace between the end token and a tool's message: verl leaves it out after a turn, our run
+ * does not.
+ */
 export function turnNotCarried(files: TokenizerFiles): string[] {
   const tokenizer = modelTokenizer(files);
   const turn = tokenizer.decode(tokenizer.encodeContinuation([{ role: 'tool', content: 'result' }]));

@@ -1,4 +1,4 @@
-/** `webgrpo export gguf`: writes a model as one file for llama.cpp, Ollama and LM Studio. An adapter is merged into it. */
+/** `webgrpo export gguf`: writes a model as one file for llama.cpp, Ollama and LM Studio. A LoRA adapter is merged into the model first. */
 
 import { basename, resolve } from 'node:path';
 import { InputError } from '../../errors.ts';
@@ -10,7 +10,7 @@ import { writeWhole } from '../files.ts';
 
 const TYPES: Record<string, GgufType> = { float16: 'F16', q8_0: 'Q8_0', float32: 'F32' };
 
-/** Writes `out` and returns notes on what llama.cpp does differently. Throws InputError. */
+/** Writes the GGUF file `out`. Returns notes on what llama.cpp does differently. Throws InputError. */
 export async function exportGguf(source: string, out: string, dtype: string | boolean = 'float16'): Promise<string[]> {
   if (typeof dtype !== 'string' || !Object.hasOwn(TYPES, dtype))
     throw new InputError(`--dtype is "${dtype}"; of GGUF allowed: ${Object.keys(TYPES).join(', ')}.`);

@@ -11,7 +11,7 @@ import gsm8kReward from './python/reward.py?raw';
 import jsonlReward from './python/reward_jsonl.py?raw';
 import rewardStub from './python/reward_stub.py?raw';
 
-/** Returns the name of a reward that exists in JavaScript alone; undefined if reward.py computes it. */
+/** Returns the name of the reward if it exists only in JavaScript; undefined if reward.py can compute it. */
 export function ownReward({ task }: TrainConfig): string | undefined {
   if (task.module !== undefined) return task.module;
   const { reward, module } = task.options;
@@ -19,7 +19,10 @@ export function ownReward({ task }: TrainConfig): string | undefined {
   return isGsm8k(task) ? undefined : `the task ${task.name}`;
 }
 
-/** Returns reward.py: the run's reward, or a stub if it exists in JavaScript alone. Throws InputError for options that Python lacks. */
+/**
+ * Returns the text of reward.py: the run's reward, or a stub if the reward exists only in JavaScript. Throws InputError for options of a
+ * reward that the Python version does not have.
+ */
 export function rewardOf(config: TrainConfig): string {
   const own = ownReward(config);
   if (own !== undefined) return rewardStub.replaceAll('TASK', () => own.replace(/["\\\n]/g, '_'));
@@ -29,7 +32,7 @@ export function rewardOf(config: TrainConfig): string {
 function rewardOfGsm8k(options: Partial<PromptOptions & Shaping>): string {
   if (options.parser === 'flexible')
     throw new InputError(
-      'task.options.parser is "flexible", which has no reward in Python. Export with task.options.parser=strict.',
+      'task.options.parser is "flexible", for which there is no reward in Python. Export with task.options.parser=strict.',
     );
   const { formatScore }: Shaping = { ...NO_SHAPING, ...options };
   return gsm8kReward.replace('FORMAT_SCORE = 0.0', `FORMAT_SCORE = ${formatScore}`);
@@ -48,12 +51,15 @@ function rewardOfJsonl(written: TrainConfig['task']['options']): string {
 
 const LINE_END = String.raw`\n\r\u2028\u2029`;
 const SPACE = String.raw`\t\n\x0b\x0c\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff`;
-/** Characters of the classes that Python reads differently. */
+/** The characters that \d, \w and \s match in JavaScript. Python's own classes match others. */
 const CLASSES: Readonly<Record<string, string>> = { d: '0-9', w: 'A-Za-z0-9_', s: SPACE };
-/** One part of a pattern: an escape, a class, the start of a group, a quantifier, or a character. */
+/** Splits a pattern into parts: an escape, a character class, the start of a group, a quantifier, or a single character. */
 const PARTS = /\\[^]|\[(?:\\[^]|[^\]])*\]|\(\?(?:<[=!]|<\w+>|[:=!])?|\{\d+(?:,\d*)?\}|[^]/g;
 
-/** Returns a JavaScript pattern as Python's `re` reads it. Throws InputError for a part that it does not have. */
+/**
+ * Converts a JavaScript regular expression to one that matches the same in Python's `re`. Throws InputError for a part that `re` cannot
+ * express.
+ */
 export function pythonPattern(pattern: string, flags: string): string {
   const refuse = (what: string): never => {
     throw new InputError(

@@ -1,4 +1,6 @@
-/** Writes our config as a script that runs TRL's GRPOTrainer (1.10 to 1.16). test/unit/exportMeanings.test.ts compares the losses. */
+/**
+ * Converts our config to a script that runs TRL's GRPOTrainer (1.10 to 1.16). test/unit/exportMeanings.test.ts compares the losses of both.
+ */
 
 import { policyLossOf } from '../../grpo/losses/index.ts';
 import { correctionSettings } from '../../grpo/correction/settings.ts';
@@ -10,7 +12,7 @@ import { carry, type Peer, type Setting } from './carry.ts';
 import { CALL_FIELDS, callsTools } from './chatTemplate.ts';
 import train from './python/train.py?raw';
 
-/** The loss aggregation of each loss_type. */
+/** Our lossAggMode that each loss_type of TRL corresponds to. */
 const AGGREGATION: Readonly<Record<string, string>> = {
   dapo: 'token-mean',
   cispo: 'token-mean',
@@ -21,7 +23,7 @@ const AGGREGATION: Readonly<Record<string, string>> = {
   luspo: 'seq-mean-token-sum',
 };
 
-/** Returns TRL's loss_type for our loss and aggregation; undefined if TRL has none. */
+/** Returns TRL's loss_type for our lossMode and lossAggMode; undefined if TRL has none. */
 function lossType({ policyLoss: { lossMode }, lossAggMode }: TrainConfig['actor']): string | undefined {
   if (['cispo', 'sapo', 'luspo', 'vespo'].includes(lossMode)) return lossMode;
   if (lossMode !== 'vanilla' && lossMode !== 'gspo') return undefined;
@@ -29,17 +31,21 @@ function lossType({ policyLoss: { lossMode }, lossAggMode }: TrainConfig['actor'
   return ['dapo', 'grpo', 'dr_grpo'].find((type) => AGGREGATION[type] === aggregation);
 }
 
-/** Updates per step. One "step" of TRL is one update; one of ours samples several prompts and then updates several times. */
+/**
+ * Returns the optimizer updates in one of our steps. A step of TRL is one update; a step here generates samples and then makes several
+ * updates.
+ */
 const updatesOf = ({ data, actor }: TrainConfig) => (data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
 const isSequenceLevel = ({ actor }: TrainConfig) => ['gspo', 'luspo'].includes(actor.policyLoss.lossMode);
 /**
- * True if TRL's delta has the meaning of clipRatioC. TRL bounds the ratio itself, so a delta below the clip would also cut good advantages.
+ * True if TRL's `delta` can replace clipRatioC. TRL bounds the ratio by delta for advantages of either sign, so a delta below 1 +
+ * clipRatioHigh would also clip positive advantages.
  */
 const deltaHolds = ({ clipRatioC, clipRatioHigh }: TrainConfig['actor']) => clipRatioC >= 1 + clipRatioHigh;
 const isKl = ({ actor }: TrainConfig) => actor.useKlLoss && ['k3', 'low_var_kl', 'r*k3'].includes(actor.klLossType);
 const isPlainCosine = ({ minLrRatio, numCycles }: TrainConfig['actor']['optim']) =>
   minLrRatio === 0 && numCycles === 0.5;
-/** Returns the number of warm-up updates, set by either key. */
+/** Returns the number of warm-up updates, whether the config gives it as a number or as a ratio. */
 const warmup = (config: TrainConfig) =>
   warmupSteps(config.actor.optim, config.trainer.totalTrainingSteps * updatesOf(config));
 const ifAdaptive = (key: 'entropyCoeffDelta' | 'entropyCoeffMin' | 'entropyCoeffMax') => (config: TrainConfig) =>
@@ -60,7 +66,7 @@ const TRL: Peer = {
       callsTools(config) ? config.rollout.multiTurn.maxAssistantTurns - 1 : undefined,
     'actor.ppoMiniBatchSize': ({ actor, rollout }) => actor.ppoMiniBatchSize * rollout.n,
     'actor.policyLoss.lossMode': ({ actor }) => lossType(actor) ?? 'dapo',
-    // CISPO's epsilon_high is the weight itself.
+    // For CISPO, TRL's epsilon_high is the maximum of the weight itself, not of its distance from 1.
     'actor.clipRatioHigh': ({ actor: { policyLoss, clipRatioHigh } }) =>
       policyLoss.lossMode === 'cispo' ? (policyLoss.wMax ?? 1 + clipRatioHigh) : clipRatioHigh,
     'actor.clipRatioC': ({ actor }) =>
@@ -156,13 +162,13 @@ const TRL: Peer = {
   },
 };
 
-/** Arguments of GRPOConfig, and of PEFT's LoraConfig if the run trains adapters. */
+/** Arguments of TRL's GRPOConfig, and of PEFT's LoraConfig if the run trains adapters. */
 interface TrlRun {
   settings: Record<string, Setting>;
   lora?: Record<string, Setting>;
 }
 
-/** Returns the arguments of the script, and sentences about settings that TRL lacks. */
+/** Returns the arguments that train.py passes to TRL, and one sentence per setting that TRL lacks. */
 export function trlRun(config: TrainConfig): TrlRun & { notCarried: string[] } {
   const { settings, notCarried } = carry(config, TRL);
   const { actor, rollout, trainer } = config;
@@ -177,7 +183,7 @@ export function trlRun(config: TrainConfig): TrlRun & { notCarried: string[] } {
         !isPlainCosine(optim) && { lr_scheduler_kwargs: { min_lr_rate, num_cycles } }),
       ...(actor.entropyTarget !== undefined && { use_adaptive_entropy: true }),
       ...(trainer.refUpdateFreq > 0 && { sync_ref_model: true }),
-      // A batch of TRL's evaluation must hold complete groups.
+      // TRL requires an evaluation batch to contain complete groups of samples.
       ...(trainer.testFreq > 0 && {
         eval_strategy: 'steps',
         per_device_eval_batch_size: actor.ppoMiniBatchSize * rollout.valKwargs.n,
@@ -198,7 +204,7 @@ const loraArguments = (model: TrainConfig['model']): Record<string, Setting> => 
   task_type: 'CAUSAL_LM',
 });
 
-/** Returns a value in Python's notation. */
+/** Formats a value as Python source. */
 function python(value: Setting): string {
   if (typeof value === 'boolean') return value ? 'True' : 'False';
   if (Array.isArray(value)) return `[${value.map(python).join(', ')}]`;
@@ -207,7 +213,7 @@ function python(value: Setting): string {
   return `{${entries.join(', ')}}`;
 }
 
-/** Returns train.py, which must be started in its own folder. */
+/** Returns the text of train.py. The script expects to be started in its own folder. */
 export function trlScript({ settings, lora }: TrlRun, withTools: boolean): string {
   const lines = Object.entries(settings).map(([key, value]) => `        ${key}=${python(value)},\n`);
   const adapter = Object.entries(lora ?? {}).map(([key, value]) => `${key}=${python(value)}`);

@@ -1,6 +1,6 @@
 /**
- * Writes our config as Hydra overrides of verl's `ppo_trainer` (0.9). test/unit/export.test.ts checks the names against verl's generated
- * config, exportPeers.test.ts against a checkout of verl.
+ * Converts our config to Hydra overrides for verl's `ppo_trainer` (0.9). test/unit/export.test.ts compares the names with verl's generated
+ * config, exportPeers.test.ts with a checkout of verl.
  */
 
 import { correctionSettings } from '../../grpo/correction/settings.ts';
@@ -17,7 +17,7 @@ const ESTIMATORS = /^(grpo|rloo|opo|reinforce_plus_plus|reinforce_plus_plus_base
 const KL_TYPES = /^(kl|(k1|abs|k3)\+?|mse|k2|low_var_kl)$/;
 const known = (names: RegExp, name: string, otherwise: string) => (names.test(name) ? name : otherwise);
 
-/** In verl, REINFORCE is a mode of the rollout correction, not a separate loss. */
+/** True for a run that verl expresses as the REINFORCE mode of its rollout correction. verl has no separate REINFORCE loss. */
 const isReinforce = (config: TrainConfig) =>
   config.actor.policyLoss.lossMode === 'reinforce' && correctionSettings(config).bypassMode;
 
@@ -31,13 +31,13 @@ const VERL: Peer = {
     /^(model\.|task\.|seed$|asyncTraining\.|rollout\.(maxNumSeqs|agent\.)|actor\.(ppoMicroBatch|clipRatio$)|algorithm\.normAdv|data\.chatTemplateKwargs|trainer\.(defaultLocalDir|resume|logger))/,
   values: {
     'actor.policyLoss.lossMode': ({ actor }) => known(LOSSES, actor.policyLoss.lossMode, 'vanilla'),
-    // TRL's absolute bound in verl's notation, 1 + clip_ratio_high.
+    // CISPO: wMax, TRL's maximum of the weight, equals 1 + clip_ratio_high of verl.
     'actor.clipRatioHigh': ({ actor: { policyLoss, clipRatioHigh } }) =>
       policyLoss.lossMode === 'cispo' && policyLoss.wMax !== undefined ? policyLoss.wMax - 1 : clipRatioHigh,
     'actor.klLossType': ({ actor }) => known(KL_TYPES, actor.klLossType, 'low_var_kl'),
     'actor.optim.optimizer': ({ actor: { optim } }) => (optimizerOf(optim).name === 'SGD' ? 'SGD' : undefined),
     'actor.optim.lrSchedulerType': ({ actor: { optim } }) => known(/^cosine$/, optim.lrSchedulerType, 'constant'),
-    // Partial rollout exists only in this trainer. verl's sampler does not start more prompts than it trains on.
+    // Not written: partial rollout exists only in our trainer. verl's sampler does not start more prompts than it trains on.
     'rollout.overSampleRate': () => undefined,
     'rollout.topK': ({ rollout }) => off(rollout.topK),
     'rollout.valKwargs.topK': ({ rollout }) => off(rollout.valKwargs.topK),
@@ -59,7 +59,8 @@ const VERL: Peer = {
     },
     'algorithm.rolloutCorrection.rolloutIsThreshold': (config) => correctionSettings(config).rolloutIsThreshold,
     'algorithm.rolloutCorrection.rolloutRs': (config) => correctionSettings(config).rolloutRs || undefined,
-    // With false, verl recomputes the log-probs, as two different engines for rollout and training need. Only REINFORCE requires true.
+    // Not written unless the loss is REINFORCE, which requires true. With false, verl recomputes old log-probs with the training engine, as
+    // it must if rollout and training use different engines.
     'algorithm.rolloutCorrection.bypassMode': (config) => isReinforce(config) || undefined,
     'reward.overlongBuffer.len': ({ reward }) => reward.overlongBuffer.len || undefined,
     'reward.overlongBuffer.penaltyFactor': ({ reward: { overlongBuffer } }) =>
@@ -106,13 +107,16 @@ const VERL: Peer = {
   },
 };
 
-/** Keys that verl's config lacks until they are added. `++` also works in a version that has them. */
+/**
+ * Keys that are missing in verl's default config, so an override must add them. `++` adds a key, or sets it in a version of verl that has
+ * it.
+ */
 const ADDED =
   /^(algorithm\.(filter_groups\.|gdpo_)|reward\.reward_kwargs\.|actor_rollout_ref\.actor\.policy_loss\.dro_beta)/;
 
 /**
- * Returns the overrides, and sentences about settings that verl's trainer lacks.
- * @param folder folder in which verl finds the files
+ * Returns the Hydra overrides, and one sentence per setting that verl's trainer lacks.
+ * @param folder folder of the exported files, as run.sh names it
  */
 export function verlRun(config: TrainConfig, folder: string): { overrides: Override[]; notCarried: string[] } {
   const { settings, notCarried } = carry(config, VERL);
@@ -130,8 +134,8 @@ export function verlRun(config: TrainConfig, folder: string): { overrides: Overr
 }
 
 /**
- * Returns the optimizer. verl takes a class of PyTorch by name. Its trainer updates all weights with one class, so it cannot use Muon,
- * which is for matrices only.
+ * Returns overrides for the optimizer. verl takes the name of a PyTorch optimizer class and uses it for all weights, so it cannot use Muon,
+ * which is only for matrices.
  */
 function optimizerOverrides(optim: TrainConfig['actor']['optim']): Override[] {
   const at = 'actor_rollout_ref.actor.optim';
@@ -144,7 +148,10 @@ function optimizerOverrides(optim: TrainConfig['actor']['optim']): Override[] {
   ];
 }
 
-/** Returns overrides that depend on the folder, on the use of one GPU, or on several of our keys. */
+/**
+ * Returns the overrides that no single key of ours determines: paths in the exported folder, the use of one GPU, and values computed from
+ * several keys.
+ */
 function fixed(config: TrainConfig, folder: string): Override[] {
   const { actor, algorithm, data, reward, rollout } = config;
   const overridesIf = (applies: boolean, ...overrides: Override[]) => (applies ? overrides : []);
@@ -163,7 +170,7 @@ function fixed(config: TrainConfig, folder: string): Override[] {
     ['actor_rollout_ref.actor.clip_ratio', actor.clipRatioLow],
     ['actor_rollout_ref.actor.optim.clip_grad', actor.gradClip],
     ...optimizerOverrides(actor.optim),
-    // Otherwise verl divides by the longest response of the batch.
+    // Without loss_scale_factor, verl divides by the length of the longest response in the batch.
     ...overridesIf(actor.lossAggMode === 'seq-mean-token-sum-norm', [
       'actor_rollout_ref.actor.loss_scale_factor',
       data.maxResponseLength,
@@ -193,13 +200,13 @@ function fixed(config: TrainConfig, folder: string): Override[] {
   ];
 }
 
-/** Returns `key=value` quoted for Hydra in a shell. */
+/** Returns `key=value`, quoted for the shell and for Hydra. */
 export function hydraWord([key, value]: Override): string {
   if (Array.isArray(value)) return `'${key}=[${value.join(',')}]'`;
   return typeof value === 'string' ? `"${key}=${value}"` : `${key}=${JSON.stringify(value)}`;
 }
 
-/** Returns the script that starts the run from its own folder. */
+/** Returns the text of run.sh, which starts verl and changes to its own folder first. */
 export function verlScript({ overrides }: { overrides: Override[] }): string {
   const words = overrides.map((override) => `  ${hydraWord(override)}`).join(' \\\n');
   return `#!/usr/bin/env bash

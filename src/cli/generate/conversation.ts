@@ -1,4 +1,4 @@
-/** A streamed conversation with a model. Every turn continues from the engine's KV cache. */
+/** A chat with a model, printed token by token. Each turn reuses the KV cache of the earlier turns. */
 
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { cutAtStop, heldBack } from '../../rollout/decode/stopStrings.ts';
@@ -17,21 +17,21 @@ interface ConversationOptions {
   engine: TurnEngine;
   tokenizer: ChatTokenizer;
   promptIds: Uint32Array;
-  /** Length of the engine's slot in tokens: prompt and all turns. */
+  /** Maximum number of tokens of the whole conversation, prompt included: the length of the engine's KV cache slot. */
   contextLength: number;
   key: [number, number];
   sampling: SamplingParams;
-  /** Called with each new piece of text. */
+  /** Called with each new piece of the answer's text. */
   onText: (text: string) => void;
 }
 
 const ID = 'conversation';
 
-/** A conversation in one slot of an engine. */
+/** A conversation that keeps one KV cache slot of an engine. */
 export class Conversation {
   readonly #options: ConversationOptions;
   #ids: number[];
-  /** True if the last answer ended without an end token. */
+  /** True if the last answer has no end token, for example because it reached the limit of tokens. */
   #open = false;
 
   constructor(options: ConversationOptions) {
@@ -39,12 +39,12 @@ export class Conversation {
     this.#ids = [...options.promptIds];
   }
 
-  /** Number of tokens that can still be added. */
+  /** Number of tokens that still fit into the context. */
   get room(): number {
     return this.#options.contextLength - this.#ids.length;
   }
 
-  /** Appends the user's next message after an answer. Returns false and changes nothing if the context is full. */
+  /** Appends the user's next message. Returns false and changes nothing if the message does not fit into the context. */
   say(content: string): boolean {
     const { tokenizer } = this.#options;
     const end = this.#open ? [tokenizer.eosTokenIds[0]] : [];
@@ -82,7 +82,7 @@ export class Conversation {
 
 type Stops = Pick<SamplingParams, 'stop' | 'includeStopStrInOutput'>;
 
-/** Shows text token by token. A tail that can become part of a character or of a stop string is held back. */
+/** Prints an answer token by token. Holds back the end of the text while it can still become part of a character or of a stop string. */
 export class Screen {
   readonly #tokenizer: ChatTokenizer;
   readonly #sampling: Stops;
@@ -102,7 +102,7 @@ export class Screen {
     this.show(text.slice(0, text.length - heldBack(text, this.#sampling.stop ?? [])));
   }
 
-  /** Shows the rest and returns the complete text. */
+  /** Prints the text that was held back, except for a stop string. Returns the complete text. */
   end(ids: number[], stopString: string | undefined): string {
     const include = this.#sampling.includeStopStrInOutput ?? false;
     const whole = this.#decode(ids);
@@ -112,7 +112,7 @@ export class Screen {
     return text;
   }
 
-  /** Shows the part of the text so far that is not shown yet. */
+  /** Prints the part of `text` that was not printed before. */
   show(text: string): void {
     if (!text.startsWith(this.#shown)) return; // the rest is held back until a later token
     this.#onText(text.slice(this.#shown.length));

@@ -1,4 +1,4 @@
-/** Flags of the sampling settings, with vLLM's names. */
+/** Command-line flags for sampling parameters, with vLLM's names. */
 
 import { MAX_BIASES } from '../../gpu/ops/adjust_logits.ts';
 import { InputError } from '../../errors.ts';
@@ -6,7 +6,7 @@ import { MAX_STOP_STRINGS } from '../../rollout/decode/stopStrings.ts';
 import type { SamplingParams } from '../../rollout/types.ts';
 import { type FlagSpec, numberFlag, type ParsedArgs } from '../args.ts';
 
-/** Default number of tokens of an answer. */
+/** Default maximum number of tokens of an answer. */
 const NEW_TOKENS = 160;
 
 export const SAMPLING_FLAGS: Record<string, FlagSpec> = {
@@ -25,7 +25,7 @@ export const SAMPLING_FLAGS: Record<string, FlagSpec> = {
   seed: { value: 'N', help: 'default 1' },
 };
 
-/** Returns the sampling parameters. Throws InputError. `vocabSize` bounds the ids of biases. */
+/** Returns the sampling parameters of the flags. Throws InputError. Token ids of --logit-bias must be below `vocabSize`. */
 export function samplingOf(
   { flags, lists = {} }: Pick<ParsedArgs, 'flags' | 'lists'>,
   { eosTokenIds, vocabSize }: { eosTokenIds: number[]; vocabSize: number },
@@ -50,7 +50,7 @@ export function samplingOf(
   };
 }
 
-/** Returns the integer of a flag. Throws InputError if it is outside the range. */
+/** Returns the value of an integer flag. Throws InputError if the value is outside the range. */
 export function integerFlag(flags: ParsedArgs['flags'], name: string, byDefault: number, range: [number, number]) {
   const value = numberFlag(flags, name, byDefault, range);
   if (Number.isInteger(value)) return value;

@@ -1,4 +1,6 @@
-/** Answers with the task of a run or config: its prompt, its limits and its tools, which really run. */
+/**
+ * Answers questions with the task of a run or config: its prompt format, its limits of turns and tokens, and its tools, which are executed.
+ */
 
 import { InputError } from '../../errors.ts';
 import { answer, questionOf } from '../../extensions/ask/index.ts';
@@ -16,13 +18,13 @@ import { openEngine, withChatTemplate } from '../run/session.ts';
 import { withWarmStart } from '../run/warmStart.ts';
 import { type Answer, Screen } from './conversation.ts';
 
-/** The config and the task that answer. */
+/** The config, and its opened task, with which questions are answered. */
 export interface AnsweringTask {
   config: TrainConfig;
   task: Task;
 }
 
-/** Keys of the config that flags set. */
+/** Config key that each command-line flag sets. */
 const KEYS: Readonly<Record<string, string>> = {
   temperature: 'rollout.temperature',
   'top-k': 'rollout.topK',
@@ -39,13 +41,15 @@ const KEYS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Opens the task of `--config`, or of the run that `--model` names; undefined for a model without a task. A run whose task cannot be
- * opened or asked still answers, without tools, and the reason is printed. Throws InputError for such a task of `--config`.
+ * Opens the task of `--config`, or of the run that `--model` names; undefined if --model is not a run. If the task of a run cannot be
+ * opened or takes no questions, prints the reason and returns undefined: the model then answers without tools. If the task of `--config`
+ * cannot, throws InputError.
  */
 export async function openAnswering(flags: ParsedArgs['flags'], lists: ParsedArgs['lists']) {
   const { config, model } = flags;
   if (typeof config === 'string') {
-    if (flags['raw']) throw new InputError('--raw has no task. Leave out --raw or --config.');
+    if (flags['raw'])
+      throw new InputError('--raw gives the model the prompt alone, without a task. Leave out --raw or --config.');
     return open(config, flags, lists);
   }
   if (typeof model !== 'string' || flags['raw'] || !runOf(model)) return undefined;
@@ -58,7 +62,8 @@ export async function openAnswering(flags: ParsedArgs['flags'], lists: ParsedArg
 
 async function open(path: string, flags: ParsedArgs['flags'], lists: ParsedArgs['lists'] = {}): Promise<AnsweringTask> {
   const { source, text, run } = await openConfig(path);
-  if (lists['logit-bias']?.length) throw new InputError('--logit-bias is not for the answers of a task. Leave it out.');
+  if (lists['logit-bias']?.length)
+    throw new InputError('--logit-bias cannot be used for answers with the prompt and tools of a task. Leave it out.');
   const set = Object.entries(KEYS).flatMap(([flag, key]) => {
     const value = flags[flag];
     return value === undefined || (flag === 'temperature' && Number(value) === 0) ? [] : [`${key}=${String(value)}`];
@@ -79,14 +84,14 @@ async function open(path: string, flags: ParsedArgs['flags'], lists: ParsedArgs[
   }
 }
 
-/** An answer with the turns and tool outputs that led to it. */
+/** An answer, and all messages of its conversation: turns and tool outputs. */
 export interface TaskAnswer extends Answer {
   messages: Message[];
 }
 
 type Opened = Awaited<ReturnType<typeof openTaskEngine>> & { seed: number; system: string | undefined };
 
-/** Answers one question after another, each as a conversation with the earlier ones. */
+/** Answers one question after another. Each question continues the conversation of the earlier ones. */
 export class TaskAnswers {
   readonly #options: Opened;
   readonly #onText: (text: string) => void;
@@ -98,7 +103,7 @@ export class TaskAnswers {
     [this.#options, this.#isGreedy, this.#onText] = [options, isGreedy, onText];
   }
 
-  /** Opens the model of the config. */
+  /** Opens the model that the config names. */
   static async open(
     answering: AnsweringTask,
     flags: ParsedArgs['flags'],
@@ -110,7 +115,7 @@ export class TaskAnswers {
     return new TaskAnswers({ ...opened, seed, system }, Number(flags['temperature']) === 0, onText);
   }
 
-  /** Throws InputError if the conversation has become too long. */
+  /** Answers a question. Throws InputError if the conversation has become too long. */
   async ask(question: string): Promise<TaskAnswer> {
     const { config, task, engine, contextLength, seed, system } = this.#options;
     const problem = await questionOf(task, question, this.#earlier);

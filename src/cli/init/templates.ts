@@ -1,4 +1,4 @@
-/** Templates of `webgrpo init`: the files of these folders, with the task's name instead of "my-task". */
+/** Templates of `webgrpo init`: the files of the folders next to this file. "my-task" in them is replaced by the task's name. */
 
 import environmentConfig from './environment/config.yaml?raw';
 import environmentReadme from './environment/README.md?raw';
@@ -51,7 +51,7 @@ export const TEMPLATES: Readonly<Record<string, Template>> = {
   },
 };
 
-/** Returns 400 different word problems. */
+/** Returns the lines of a JSONL file with 400 different word problems. */
 function sums(): string {
   const line = (i: number) => {
     const [a, b] = [3 + ((i * 7) % 40), 3 + ((i * 11 + Math.floor(i / 40)) % 40)];
@@ -60,22 +60,25 @@ function sums(): string {
   return Array.from({ length: 400 }, (_, i) => `${JSON.stringify(line(i))}\n`).join('');
 }
 
-/** The model that a new task's config names. */
+/** The model from which a new task's training starts, as its config names the model. */
 export interface StartModel {
   path: string;
-  /** True for a model that gets adapters, the rates and limits of a large model, and a system message that explains the call. */
+  /**
+   * True for a large model. Its config trains adapters with the learning rate and token limits of a large model, and its system message
+   * explains how to call the tool.
+   */
   isLarge: boolean;
 }
 
-/** Explains the call of the templates' tool to a model that does not know it. */
+/** System message that explains how to call the templates' tool, for a model that was not trained to call it. */
 const SYSTEM =
   'You may use a calculator. To use it, write <tool_call>{"name": "calculator", "arguments": {"expression": "12+30"}}</tool_call> and ' +
   'nothing after it. Its result comes back as the next message. End with "#### " and the number.';
 
 /**
- * Returns the files of a new task, by name.
+ * Returns the files of a new task, by file name.
  * @param command command that starts webgrpo in the new folder
- * @param model default: the template's
+ * @param model default: the model that the template names
  */
 export function filesOf({ files }: Template, name: string, command: string, model?: StartModel): Map<string, string> {
   const filled = (text: string) => text.replaceAll('my-task', name).replaceAll('npx webgrpo', () => command);

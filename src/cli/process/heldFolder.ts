@@ -1,4 +1,4 @@
-/** The folder of a run in progress. It is locked against other runs, and watched because users can rename or delete it meanwhile. */
+/** Protects the folder of a run in progress: locks it against other runs, and checks for a folder that was renamed or deleted meanwhile. */
 
 import { existsSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -8,9 +8,9 @@ import { disk } from '../files.ts';
 import { exitOnSignals } from './interrupt.ts';
 import { lockFolder, type RunLock } from './lock.ts';
 
-/** A run folder that no other process can write to, until the end of the block that declares it with `using`. */
+/** A locked run folder: other runs cannot write to it. The lock is released at the end of the block that declares it with `using`. */
 interface HeldFolder extends Disposable {
-  /** File system whose writes reject with FolderGoneError once the folder is renamed, deleted or replaced. */
+  /** File system whose writes reject with FolderGoneError once the run folder was renamed, deleted or replaced. */
   files: FileSystem;
 }
 
@@ -28,13 +28,13 @@ export function holdFolder(folder: string): HeldFolder {
   return { files: watched(folder, () => locks.every((lock) => lock.isHeld())), [Symbol.dispose]: release };
 }
 
-/** Returns the folder's name and, for a link, the name of its target. */
+/** Returns the absolute path of the folder and, if it is a symbolic link, of its target. */
 function namesOf(folder: string): Set<string> {
   const real = (path: string) => (existsSync(path) ? realpathSync(path) : resolve(path));
   return new Set([join(real(dirname(resolve(folder))), basename(resolve(folder))), real(folder)]);
 }
 
-/** Returns a file system for one run folder, which checks before each write that the folder is still held. */
+/** Returns a file system for one run folder. Before each write it checks that the folder and its lock still exist. */
 export function watched(folder: string, isHeld: () => boolean): FileSystem {
   let own: string | undefined;
   const identity = () => {

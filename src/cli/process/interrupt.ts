@@ -1,24 +1,24 @@
 /**
- * Handles SIGINT (Ctrl-C), SIGTERM and SIGHUP (a closed terminal). The first signal asks the run to stop cleanly and save; the process then
- * exits with STOPPED_EXIT_CODE. The second, or any while there is nothing to save, ends the process immediately by that signal. A shell
- * reports that as 128 + its number.
+ * Handles SIGINT (Ctrl-C), SIGTERM and SIGHUP (a closed terminal). The first signal asks the run to stop after its step and save; the
+ * process then exits with STOPPED_EXIT_CODE. A second signal, or a first one while there is nothing to save, ends the process immediately
+ * by the signal's default effect, which a shell reports as 128 + the signal's number.
  */
 
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { currentIo, type Io, type Signal } from './io.ts';
 
-/** Exit code of a run that was stopped and saved. Differs from the codes of finished, failed and killed runs. */
+/** Exit code of a run that was stopped by a signal and saved. It differs from the exit codes of finished, failed and killed runs. */
 export const STOPPED_EXIT_CODE = 3;
 
-/** Text about stopping in --help. */
+/** Paragraph about signals for the --help of commands that train. */
 export const STOPS =
   'Ctrl-C, SIGTERM and SIGHUP end the run after the current step, and an evaluation immediately. The run is saved, and the exit\n' +
   `code is ${STOPPED_EXIT_CODE}. A second signal ends the process immediately, with 128 + the number of the signal. Only one process at a time\n` +
   'can write to a run folder.';
 
 /**
- * Milliseconds within which two signals count as one. A process group receives a signal twice if a parent (npm, scripts/webgrpo.mjs)
- * forwards its own.
+ * A second signal within this many milliseconds is ignored. Ctrl-C reaches all processes of the terminal, and a parent (npm,
+ * scripts/webgrpo.mjs) forwards the signal to this process again.
  */
 const SAME_SIGNAL_MS = 300;
 
@@ -30,7 +30,7 @@ interface Asked {
 
 const listening = new WeakMap<Io, Asked>();
 
-/** Makes a signal run the listeners of the process's exit, such as the release of a lock. */
+/** Starts to handle signals. From then on a signal that ends the process runs its 'exit' listeners first, for example to release a lock. */
 export function exitOnSignals(): Asked {
   const io = currentIo();
   const known = listening.get(io);
@@ -41,7 +41,7 @@ export function exitOnSignals(): Asked {
   return asked;
 }
 
-/** Calls `stop` on the first signal. Returns a function that makes signals end the process again. */
+/** Calls `stop` on the first signal. Returns a function that removes `stop`, so that the next signal ends the process. */
 export function onInterrupt(stop: () => void): () => void {
   const asked = exitOnSignals();
   asked.stopRun = AsyncLocalStorage.bind(stop);

@@ -1,6 +1,6 @@
 /**
- * Streams, environment and signals of a command. They belong to the process, or to a caller that runs commands in its own process, as tests
- * do.
+ * Input and output streams, environment variables and signals of a command. By default they are those of this process. A caller that runs
+ * commands inside its own process, such as a test, passes others.
  */
 
 import { AsyncLocalStorage } from 'node:async_hooks';
@@ -11,7 +11,7 @@ import type { DeviceLostError } from '../../errors.ts';
 import type { TrainerEngine } from '../../grpo/types.ts';
 import type { EngineSpec } from '../../workers/engineSpec.ts';
 
-/** Signals that request the end of a command. */
+/** Signals that ask a command to end. */
 export const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 export type Signal = (typeof SIGNALS)[number];
 
@@ -20,29 +20,29 @@ interface Writer {
   isTTY?: boolean;
 }
 
-/** The parts of an engine that commands use. */
+/** An engine as commands use it. */
 export interface CommandEngine extends TrainerEngine {
   readonly adapter: AdapterSummary;
-  /** Resolves when the engine's device is lost. */
+  /** Resolves when the engine's GPU device is lost. */
   readonly lost: Promise<DeviceLostError>;
   destroy(): void;
 }
 
-/** Everything that a command uses of its process. */
+/** The parts of a process that a command uses. */
 export interface Io {
   readonly stdin: Readable & { isTTY?: boolean };
   readonly stdout: Writer;
   readonly stderr: Writer;
   readonly env: NodeJS.ProcessEnv;
-  /** Registers a handler for every later signal. */
+  /** Registers a handler that is called for every later signal. */
   onSignal(handle: (signal: Signal) => void): void;
-  /** Ends the process as the signal does by default. */
+  /** Ends the process by the default effect of the signal. */
   endBy(signal: Signal): void;
-  /** Replaces the engine on Dawn, so that a command runs without a GPU. */
+  /** Creates engines instead of the default, an engine on Dawn. Tests pass it to run commands without a GPU. */
   createEngine?: (spec: EngineSpec) => Promise<CommandEngine>;
 }
 
-/** The io of the real process. */
+/** The io of this process. */
 export const processIo: Io = {
   stdin: process.stdin,
   stdout: process.stdout,
@@ -51,7 +51,10 @@ export const processIo: Io = {
   onSignal(handle) {
     for (const signal of SIGNALS) process.on(signal, () => handle(signal));
   },
-  /** Uses the signal instead of `process.exit`. That would unload the driver under its own running threads, which then crash (SIGSEGV). */
+  /**
+   * Sends the signal instead of calling `process.exit`, which would unload the GPU driver while its threads run, so that they crash
+   * (SIGSEGV).
+   */
   endBy(signal) {
     process.emit('exit', 128 + constants.signals[signal]);
     process.removeAllListeners(signal); // restores the signal's default effect
@@ -61,8 +64,8 @@ export const processIo: Io = {
 
 const current = new AsyncLocalStorage<Io>();
 
-/** Returns the io of the command that this code runs in; outside of a command, the process's. */
+/** Returns the io of the command that is running; outside a command, the io of the process. */
 export const currentIo = (): Io => current.getStore() ?? processIo;
 
-/** Runs `work`, including everything that it starts, with this io. */
+/** Runs `work` with this io. Asynchronous work that `work` starts gets the same io. */
 export const withIo = <T>(io: Io, work: () => T): T => current.run(io, work);

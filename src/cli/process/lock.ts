@@ -1,6 +1,6 @@
 /**
- * Locks a run folder for one process. `.NAME.lock` next to the folder NAME names that process. A killed process leaves its lock behind; the
- * next process detects that and takes the lock over.
+ * Locks a run folder for one process. For a folder NAME the lock is the file `.NAME.lock` next to it, which contains the id of the process.
+ * A killed process leaves its lock file behind; the next process sees that the lock's process has ended, and replaces the lock.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -9,25 +9,28 @@ import { hostname } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { InputError } from '../../errors.ts';
 
-/** Content of a lock file, as JSON. */
+/** Content of a lock file (JSON): the process that holds the lock. */
 interface Holder {
   pid: number;
   host: string;
-  /** Time of the lock, for people to read. */
+  /** Time at which the folder was locked. Only shown to users. */
   since: string;
-  /** Boot and start time of the process, because ids of processes are reused. Undefined without /proc. */
+  /** Boot id of the machine and start time of the process, because process ids are reused. Undefined without /proc. */
   started?: string;
   /** Random text that distinguishes this lock from every other. */
   nonce: string;
 }
 
 export interface RunLock {
-  /** False once the lock was deleted or replaced. */
+  /** Returns false once the lock file was deleted or replaced. */
   isHeld(): boolean;
   release(): void;
 }
 
-/** Locks a folder. Throws InputError if another process holds it (naming the process and the time), or if no lock can be written. */
+/**
+ * Locks a folder. Throws InputError if another process holds the lock (the message says which, and since when), or if the lock file cannot
+ * be written.
+ */
 export function lockFolder(folder: string): RunLock {
   const path = join(dirname(resolve(folder)), `.${basename(resolve(folder))}.lock`);
   const started = startOf(process.pid);
@@ -55,8 +58,8 @@ export function lockFolder(folder: string): RunLock {
 }
 
 /**
- * Writes the lock `path` for this process. To replace a dead process's lock, a process must first lock that lock. It then checks again,
- * because another process can have replaced the lock already.
+ * Creates the lock file `path` for this process. To replace the lock of a dead process, first locks that lock file in the same way, then
+ * checks that no other process has replaced it in the meantime.
  */
 function claim(path: string, mine: Holder, folder: string): void {
   for (let attempt = 1; ; attempt++) {
@@ -73,7 +76,7 @@ function claim(path: string, mine: Holder, folder: string): void {
       if (holderOf(path)?.nonce === holder.nonce) return renameSync(succession, path);
       rmSync(succession, { force: true });
     } else if (attempt === 100)
-      // A lock is empty until its holder has written it.
+      // Not an error at the first attempts: a lock file is empty between its creation and the write of its content.
       throw new InputError(`${path} is not a lock file of webgrpo. Delete it if no other run writes to ${folder}.`);
   }
 }
@@ -86,7 +89,7 @@ function heldSentence(folder: string, path: string, { pid, host, since }: Holder
   return `${folder} is in use by another run: ${who}. Wait until it ends, stop it (kill ${pid}), or give this one another name (name=...).`;
 }
 
-/** Returns the holder in a lock file. Undefined if the file is missing or was not written by this module. */
+/** Returns the process that a lock file names. Undefined if the file is missing, or if this module did not write it. */
 function holderOf(path: string): Holder | undefined {
   try {
     const holder = JSON.parse(readFileSync(path, 'utf8')) as Holder;
@@ -107,7 +110,7 @@ function isAlive({ pid, started }: Holder): boolean {
   }
 }
 
-/** Returns boot and start time of a process on Linux; 'ended' for a process whose exit code its parent has not read yet. */
+/** Returns boot id and start time of a process on Linux; 'ended' for a zombie process; undefined without /proc. */
 function startOf(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
@@ -120,8 +123,8 @@ function startOf(pid: number): string | undefined {
 }
 
 /**
- * Creates a folder and those around it. Returns the outermost new one. Node's own recursive mkdir never returns in /proc
- * (Node 20).
+ * Creates a folder and its missing parents. Returns the outermost folder that it created. Not mkdir's `recursive`, which never returns for
+ * a path in /proc (Node 20).
  */
 function makeFolders(folder: string): string | undefined {
   if (existsSync(folder)) return undefined;
@@ -134,12 +137,14 @@ function makeFolders(folder: string): string | undefined {
   return made ?? folder;
 }
 
-/** Removes the folders that the lock needed, so that a run that is refused before it wrote anything leaves none behind. */
+/**
+ * Removes the empty folders that were created for the lock file, so that a run that fails before its first write leaves no folder behind.
+ */
 function removeEmpty(folder: string, outermost: string | undefined): void {
   try {
     for (; outermost !== undefined && folder.startsWith(outermost); folder = dirname(folder)) rmdirSync(folder);
   } catch {
-    // One of the folders is not empty.
+    // A folder that is not empty stays, and so do its parents.
   }
 }
 

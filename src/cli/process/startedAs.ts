@@ -1,12 +1,12 @@
-/** Finds out how this command line was started, for commands that messages tell a user to type. */
+/** Finds out by which command the user started this program, for messages that tell the user what to type. */
 
 import { basename, delimiter, join, relative, sep } from 'node:path';
 import { currentIo } from './io.ts';
 
 /**
- * Returns "npm run -s webgrpo --" in a checkout (its starter script sets a variable), "npx webgrpo" for an installed package, "webgrpo" for
- * one on the PATH.
- * @param script path of the program as Node received it, without following links
+ * Returns "npm run -s webgrpo --" in a checkout (its starter script sets an environment variable), "npx webgrpo" for a package installed in
+ * a folder, "webgrpo" for one on the PATH.
+ * @param script path of the program as Node received it, with symbolic links not followed
  */
 export function startedAs(env: NodeJS.ProcessEnv = currentIo().env, script = process.argv[1] ?? ''): string {
   if (env['WEBGRPO_STARTED_AS']) return env['WEBGRPO_STARTED_AS'];
@@ -16,7 +16,7 @@ export function startedAs(env: NodeJS.ProcessEnv = currentIo().env, script = pro
   return isOnPath ? 'webgrpo' : `node ${script}`;
 }
 
-/** Like `startedAs`, for a user who first changes to another folder. npm would run a checkout's command in the checkout. */
+/** Like `startedAs`, for a user who will be in another folder. `npm run` would run a checkout's command in the checkout's folder. */
 export function startedIn(folder: string, env: NodeJS.ProcessEnv = currentIo().env): string {
   const checkout = env['WEBGRPO_CHECKOUT'];
   return checkout ? `node ${quoted(join(relative(folder, checkout), 'scripts', 'webgrpo.mjs'))}` : startedAs(env);

@@ -1,4 +1,4 @@
-/** Creates an engine with the weights that a step is replayed at. */
+/** Opens the engine of `webgrpo replay`, with the weights at which a stored step is replayed. */
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,17 +14,17 @@ import type { CommandEngine } from '../process/io.ts';
 import { say } from '../run/progress.ts';
 import { withWarmStart } from '../run/warmStart.ts';
 
-/** Source of weights: a checkpoint folder, or the model from which the run started. */
+/** Where weights come from: a checkpoint folder of a run, or the model from which the run started. */
 export interface WeightsPlace {
-  /** Undefined = the model from which the run started. */
+  /** Checkpoint folder; undefined = the model from which the run started. */
   checkpoint: string | undefined;
-  /** Description for tables and pages. */
+  /** Description of the weights, for tables and pages. */
   words: string;
 }
 
 /**
- * Selects the weights to replay a step at: those of `--checkpoint` (a step of the run or a folder). By default, the run's newest weights
- * from before the step's update. Throws InputError.
+ * Selects the weights at which a step is replayed. `--checkpoint` gives a step of the run or a folder; the default is the run's newest
+ * checkpoint before the step's update. Throws InputError.
  */
 export async function weightsFor(
   folder: RunFolder,
@@ -47,12 +47,15 @@ export async function weightsFor(
   );
 }
 
-/** Opens an engine without rollout on the run's base model. Call `useWeights` to load other weights. */
+/**
+ * Opens an engine that only trains, with the run's start model (or the checkpoint itself, if the run trains all weights). Call `useWeights`
+ * to load a checkpoint.
+ */
 export async function openReplayEngine(config: TrainConfig, { checkpoint }: WeightsPlace): Promise<CommandEngine> {
   const warm = await withWarmStart(config);
   const { path, loraAdapterPath, customChatTemplate } = warm.model;
   const trainsAdapter = config.model.loraRank > 0 || loraAdapterPath !== undefined;
-  // A run that trains all weights does not need its initial model.
+  // A run that trains all weights can be replayed without its start model, which can be missing.
   const base =
     checkpoint === undefined || trainsAdapter || !existsSync(join(checkpoint, 'config.json')) ? path : checkpoint;
   const model = await withChatTemplate(await loadWithAdapter(base, loraAdapterPath), customChatTemplate);
@@ -61,7 +64,7 @@ export async function openReplayEngine(config: TrainConfig, { checkpoint }: Weig
   return openEngine(model, { ...sizes, ...(lora && { lora }), use: 'train' });
 }
 
-/** Loads the weights of a checkpoint. Throws InputError if it is damaged, or of another model. */
+/** Loads the weights of a checkpoint into an engine. Throws InputError if the checkpoint is damaged, or belongs to another model. */
 export async function useWeights(engine: CommandEngine, { checkpoint }: WeightsPlace): Promise<void> {
   if (checkpoint === undefined) return;
   const { weights } = await loadTrainerCheckpoint(disk, checkpoint, say);

@@ -1,4 +1,4 @@
-/** A run folder with kept steps, and the config of each step. */
+/** A run folder with stored steps (trainer.keepRollouts), and the config of each step. */
 
 import { existsSync } from 'node:fs';
 import { InputError } from '../../errors.ts';
@@ -11,11 +11,11 @@ import { say } from '../run/progress.ts';
 
 export interface KeptRun {
   folder: RunFolder;
-  /** Numbers of the kept steps, in order; at least one. */
+  /** Numbers of the stored steps, in ascending order; at least one. */
   steps: number[];
 }
 
-/** Opens a run folder. Throws InputError if the folder is not a run or has no kept steps. */
+/** Opens a run folder. Throws InputError if the folder is not a run or has no stored steps. */
 export async function openKeptRun(path: string): Promise<KeptRun> {
   const folder = RunFolder.open(disk, path);
   const config = folder.file('config.yaml');
@@ -28,7 +28,7 @@ export async function openKeptRun(path: string): Promise<KeptRun> {
   );
 }
 
-/** Returns the steps that `--step` names. Throws InputError. */
+/** Returns the numbers of the steps that `--step` selects (a number, "last" or "all"). Throws InputError. */
 export function chosenSteps(
   { folder, steps }: KeptRun,
   flag: string | boolean | undefined,
@@ -44,14 +44,14 @@ export function chosenSteps(
   );
 }
 
-/** Formats "step 4", "steps 1 to 8" or "steps 1, 4, 9". */
+/** Formats step numbers as "step 4", "steps 1 to 8" or "steps 1, 4, 9". */
 function listed(steps: readonly number[]): string {
   const [first, last] = [steps[0], steps.at(-1)!];
   if (first === last) return `step ${first}`;
   return `steps ${last - first === steps.length - 1 ? `${first} to ${last}` : steps.join(', ')}`;
 }
 
-/** Reads a kept step and the text of its config. A folder can hold several configs; the step names its own by a hash. */
+/** Reads a stored step and the text of its config. A resumed run can have several configs; a step identifies its own by a hash. */
 export async function openStep({ folder }: KeptRun, step: number): Promise<{ kept: KeptStep; configText: string }> {
   const kept = await readKept(folder, step);
   const files = (await disk.list(folder.path)).filter((name) => /^config(-\d+)?\.yaml$/.test(name)).sort();
@@ -63,6 +63,6 @@ export async function openStep({ folder }: KeptRun, step: number): Promise<{ kep
   return { kept, configText: await readText(folder.file('config.yaml')) };
 }
 
-/** Parses a config of a run folder, with overrides. Throws InputError. */
+/** Parses the config of a run and applies overrides. Throws InputError. */
 export const parsed = (text: string, source: string, overrides: string[] = []): TrainConfig =>
   parseTrainConfig(text, { source, overrides, note: () => {} });

@@ -11,31 +11,31 @@ import { currentIo } from '../process/io.ts';
 import { natsServerPath } from './natsServerPath.mjs';
 
 export interface ServerOptions {
-  /** Folder of the server's configuration and streams. */
+  /** Folder for the NATS server's configuration file and streams. */
   folder: string;
   host: string;
-  /** Ports for Node, and for browsers' WebSockets; -1 = any free port. */
+  /** Port for clients in Node, and below it the port for WebSockets of browsers; -1 = any free port. */
   port: number;
   webSocketPort: number;
-  /** Files of a certificate and its key. */
+  /** Paths of a TLS certificate and its private key. */
   tls?: { cert: string; key: string } | undefined;
   maxConnections?: number;
 }
 
 export interface NatsServer {
   ports: { nats: number; webSocket: number };
-  /** Ends the server. SIGKILL ends it like a crash. */
+  /** Ends the server. SIGKILL simulates a crash. */
   stop(signal?: 'SIGTERM' | 'SIGKILL'): Promise<void>;
 }
 
 const MIB = 2 ** 20;
-/** Maximum number of bytes of a message. A larger message closes its connection. */
+/** Maximum size of a message in bytes. The server closes a connection that sends a larger one. */
 const MAX_PAYLOAD = 8 * MIB;
-/** Seconds in which a client must prove who it is. NATS's two are too few for a machine that is busy. */
+/** Seconds that a new connection has to authenticate. The default of NATS, two seconds, is too short for a busy machine. */
 const AUTHENTICATE_S = 10;
 const START_MS = 15_000;
 
-/** Returns the path of nats-server. Throws InputError if it is not installed. */
+/** Returns the path of the nats-server program. Throws InputError if it is not installed. */
 export function findNatsServer(): string {
   const found = natsServerPath({ env: currentIo().env });
   if (found) return found;
@@ -45,8 +45,8 @@ export function findNatsServer(): string {
 }
 
 /**
- * Starts a server with two users, given by their public keys. Throws InputError if it does not start, for example if a port is taken or a
- * certificate cannot be read.
+ * Starts a NATS server with two users, the controller and the worker, given by their public keys. Throws InputError if the server does not
+ * start, for example because a port is taken or a certificate cannot be read.
  */
 export async function startNatsServer(
   options: ServerOptions,
@@ -57,7 +57,7 @@ export async function startNatsServer(
   await mkdir(folder, { recursive: true });
   expectEnded(configFile, pidFile);
   await writeFile(configFile, configText({ ...options, folder, pidFile }, users), { mode: 0o600 });
-  // The server gets its own process group: Ctrl-C in a terminal must not end it before the run is saved.
+  // `detached` puts the server into its own process group, so that Ctrl-C in a terminal does not end the server before the run is saved.
   const server = spawn(findNatsServer(), ['-c', configFile], { stdio: ['ignore', 'ignore', 'pipe'], detached: true });
   const kill = () => void server.kill('SIGKILL');
   process.once('exit', kill);
@@ -89,7 +89,7 @@ export async function startNatsServer(
   );
 }
 
-/** Throws InputError if the server of a killed controller still runs, because two servers must not write the same streams. */
+/** Throws InputError if the server that a killed controller left behind is still running: two servers must not write the same streams. */
 function expectEnded(configFile: string, pidFile: string): void {
   if (!existsSync(pidFile)) return;
   const pid = readFileSync(pidFile, 'utf8').trim();
@@ -100,7 +100,7 @@ function expectEnded(configFile: string, pidFile: string): void {
     );
 }
 
-/** Returns the server's configuration. It contains only public keys, so the file has no secret. */
+/** Returns the text of the server's configuration file. Users are given by their public keys, so the file contains no secret. */
 function configText(
   { folder, pidFile, host, port, webSocketPort, tls, maxConnections = 256 }: ServerOptions & { pidFile: string },
   { controller, worker }: Record<'controller' | 'worker', string>,

@@ -1,4 +1,4 @@
-/** Finds the nats-server program. Plain JavaScript, because set-up runs it before anything is built. */
+/** Finds the nats-server program. Plain JavaScript, because the set-up of a checkout runs it before anything is built. */
 
 import { existsSync } from 'node:fs';
 import { posix, win32 } from 'node:path';

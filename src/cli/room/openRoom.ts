@@ -1,4 +1,4 @@
-/** Opens the server of a room: starts one, or connects to an existing one. */
+/** Starts the NATS server of a room, or connects to an existing one. */
 
 import { existsSync, readFileSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
@@ -12,22 +12,22 @@ import { type NatsServer, type ServerOptions, startNatsServer } from './natsServ
 
 export interface OpenedServer {
   connection: NatsConnection;
-  /** Lines that tell a user how to join. */
+  /** Lines to print that tell a user how to join the room. */
   invitation: readonly string[];
   close(): Promise<void>;
 }
 
-/** A NATS server with the two users of a room. */
+/** A NATS server with the two users of a room: the controller, and one user that all workers share. */
 export interface RoomServer {
   address: string;
-  /** Credentials of the users: seeds, or user:password. */
+  /** Credentials of the two users: an NKey seed, or user:password. */
   controller: string;
   worker: string;
 }
 
-/** A server that this process started. */
+/** A NATS server that this process has started. */
 export interface OwnServer extends RoomServer, NatsServer {
-  /** Address for browsers. */
+  /** WebSocket address of the server, for browsers. */
   webSocket: string;
   trusted: TlsSettings | undefined;
 }
@@ -40,8 +40,8 @@ interface TlsSettings {
 }
 
 /**
- * Connects by TCP, with TLS if the address says so, or by a WebSocket for a ws address. Throws InputError if server and address do not
- * agree on TLS, or if this Node has no WebSocket.
+ * Connects to a NATS server: by TCP for nats:// addresses, by TLS for tls://, by a WebSocket for ws:// and wss://. Throws InputError if the
+ * server requires TLS and the address does not say so, or the other way round, or if this Node has no WebSocket.
  */
 export const connectInNode: Connect = (options) => connectWith(options);
 
@@ -55,7 +55,8 @@ async function connectWith(options: Parameters<Connect>[0], trusted: TlsSettings
     );
   }
   const { connect } = await import('@nats-io/transport-node');
-  // Without the settings, a server could claim to have no TLS. Without the host, an IP address would be treated as localhost.
+  // Without `tls`, the client would believe a server that claims to have no TLS. Without `host`, an IP address would be checked as
+  // localhost.
   const tls = { host: hostname.replace(/^\[|\]$/g, ''), ...trusted };
   try {
     return await connect({ ...options, ...(protocol === 'tls:' && { tls }) });
@@ -64,7 +65,7 @@ async function connectWith(options: Parameters<Connect>[0], trusted: TlsSettings
   }
 }
 
-/** Returns a message if server and address do not agree on TLS; undefined for another error. */
+/** Returns an InputError if TLS of server and address differ, or if the certificate is not trusted; undefined for any other error. */
 function tlsSentence({ code = '', message }: Error & { code?: string }, address: string, protocol: string) {
   if (/does not support 'tls'/.test(message))
     return new InputError(
@@ -78,7 +79,7 @@ function tlsSentence({ code = '', message }: Error & { code?: string }, address:
   );
 }
 
-/** Connects the controller to a server: a new one for the room, or a running one. Throws InputError. */
+/** Connects the controller to the server `running`, or to a new server if `running` is undefined. Throws InputError. */
 export async function openServer(options: ServerOptions, running?: RoomServer): Promise<OpenedServer> {
   const own = running ? undefined : await startOwn(options);
   const server = (running ?? own)!;
@@ -106,7 +107,10 @@ export async function openServer(options: ServerOptions, running?: RoomServer): 
   return { connection, invitation, close };
 }
 
-/** Starts a nats-server. Its keys are kept in its folder, so that workers recognise a resumed room. Throws InputError. */
+/**
+ * Starts a NATS server. Its keys are stored in its folder, so that workers can rejoin a resumed room with the same join code. Throws
+ * InputError.
+ */
 export async function startOwn(options: ServerOptions): Promise<OwnServer> {
   const { folder, host, tls } = options;
   if (!tls && !isLoopback(host))
@@ -126,7 +130,10 @@ export async function startOwn(options: ServerOptions): Promise<OwnServer> {
   };
 }
 
-/** Returns the seeds of the controller and of all workers, new ones for a new folder. Throws InputError if their file cannot be read. */
+/**
+ * Returns the NKey seeds of the controller and of the user that all workers share. Creates both for a new folder. Throws InputError if the
+ * file of the seeds cannot be read.
+ */
 async function keysIn(folder: string): Promise<{ controller: string; worker: string }> {
   const file = join(folder, 'room.json');
   if (!existsSync(file)) {
@@ -143,7 +150,7 @@ async function keysIn(folder: string): Promise<{ controller: string; worker: str
   }
 }
 
-/** Throws InputError if the server has no JetStream. */
+/** Throws InputError if JetStream is not enabled on the server for the controller's user. */
 async function expectJetStream(connection: NatsConnection, address: string): Promise<void> {
   try {
     const { jetstreamManager } = await import('@nats-io/jetstream');
@@ -156,12 +163,12 @@ async function expectJetStream(connection: NatsConnection, address: string): Pro
   }
 }
 
-/** Returns TLS settings that trust exactly this certificate, regardless of its names and issuer. */
+/** Returns TLS settings that trust only this certificate, whatever its names and issuer are. */
 function onlyThis(cert: string): TlsSettings {
   return { ca: readFileSync(cert, 'utf8'), allowPartialTrustChain: true, checkServerIdentity: () => undefined };
 }
 
-/** Returns the address at which other machines reach a server that listens on all addresses. */
+/** Returns the address that other machines can use if the server listens on all addresses (0.0.0.0); otherwise the given URL. */
 function reachable(url: string, host: string): string {
   if (host !== '0.0.0.0') return url;
   const addresses = Object.values(networkInterfaces()).flatMap((found) => found ?? []);

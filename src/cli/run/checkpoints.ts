@@ -1,4 +1,4 @@
-/** Opens models, adapters and checkpoints of runs by the paths and addresses that a user gives. */
+/** Opens models, adapters and checkpoints by the paths, repository names and URLs that a user gives. */
 
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -33,7 +33,10 @@ export interface LoadedModel extends Omit<ModelCheckpoint, 'weights'> {
   tokenizerConfigJson: Record<string, unknown>;
 }
 
-/** Opens a checkpoint folder, the newest checkpoint of a run folder, a GGUF file, `org/name` or a URL. Throws InputError that names it. */
+/**
+ * Opens a model with its tokenizer: a checkpoint folder, the newest checkpoint of a run folder, a GGUF file, a Hub name `org/name` or a
+ * URL. Throws InputError that names the given path.
+ */
 export async function loadModelFiles(path: string): Promise<LoadedModel> {
   const { folder, model } = await openModel(path);
   const { tokenizerJson, tokenizerConfigJson } = model;
@@ -47,7 +50,7 @@ export async function loadModelFiles(path: string): Promise<LoadedModel> {
   return { ...model, tokenizerJson, tokenizerConfigJson };
 }
 
-/** Like `loadModelFiles`, but the tokenizer can be missing. Weights are read on demand. */
+/** Like `loadModelFiles`, but a model without tokenizer is allowed. Weights are read on demand. */
 export async function openModel(path: string): Promise<{ folder: string; model: OpenCheckpoint }> {
   const { folder, files } = await filesOf(path);
   try {
@@ -59,8 +62,8 @@ export async function openModel(path: string): Promise<{ folder: string; model: 
 }
 
 /**
- * Returns the files of a folder or a GGUF file, or downloads those of an address into the cache. A missing folder next to existing ones is
- * not treated as an address.
+ * Returns the files of a checkpoint folder or a GGUF file, or downloads those of a Hub name or URL into the cache. A path whose parent
+ * folder exists is never treated as a Hub name, so a mistyped folder is an error.
  */
 async function filesOf(given: string): Promise<{ folder: string; files: CheckpointFiles }> {
   const path = shippedPath(modelOf(given));
@@ -78,10 +81,10 @@ async function filesOf(given: string): Promise<{ folder: string; files: Checkpoi
   return { folder, files: folderFiles(folder) };
 }
 
-/** Files above this size get a progress line that stays. */
+/** Downloads above this size leave a permanent line of progress. */
 const LARGE_BYTES = 1 << 20;
 
-/** Prints one line per file, updated every half second. */
+/** Returns a callback that prints the progress of downloads: one line per file, updated every half second. */
 function showProgress(): (progress: DownloadProgress) => void {
   let last = 0;
   return ({ file, received, total }) => {
@@ -95,9 +98,9 @@ function showProgress(): (progress: DownloadProgress) => void {
   };
 }
 
-/** Adds the folder to an error. Readers of files do not know their folder. */
+/** Adds the checkpoint folder to the message of an error. Code that reads single files does not know the folder. */
 function inFolder(error: unknown, folder: string): unknown {
-  if (isGgufModel(folder)) return error; // which names the file
+  if (isGgufModel(folder)) return error; // an error about a GGUF file already names it
   const isBadFile = error instanceof RangeError || error instanceof InputError;
   return isBadFile ? new InputError(`${folder}: ${error.message}`) : error;
 }
@@ -119,18 +122,18 @@ const DTYPES = { float32: 'F32', float16: 'F16', bfloat16: 'BF16' } as const;
 /** The `--dtype` flag of commands that save weights. */
 export const SAVE_DTYPE_FLAG = { value: 'NAME', help: 'weights as float32 (default), bfloat16 or float16' };
 
-/** Returns the type in which weights are saved. Throws InputError. */
+/** Returns the dtype in which weights are saved, from the `--dtype` flag. Throws InputError. */
 export function readDtype(flag: string | boolean | undefined): SafetensorsDtype {
   if (flag === undefined) return 'F32';
   if (typeof flag === 'string' && Object.hasOwn(DTYPES, flag)) return DTYPES[flag as keyof typeof DTYPES];
   throw new InputError(`--dtype is "${flag}"; allowed: ${Object.keys(DTYPES).join(', ')}.`);
 }
 
-/** Writes the model's files, all or none. */
+/** Writes all files of a model, or none. */
 export const saveModel = (folder: string, model: ModelCheckpoint, dtype?: SafetensorsDtype): Promise<void> =>
   writeCheckpoint(disk, folder, modelFiles(model, undefined, dtype));
 
-/** Opens a model with its adapter, if it has one. See `findAdapter`. */
+/** Opens a model and, if there is one, its LoRA adapter. See `findAdapter`. */
 export async function loadWithAdapter(path: string, adapterPath?: string): Promise<AdaptedModel> {
   const { base, folder } = await findAdapter(path, adapterPath);
   const model = await loadModelFiles(base);
@@ -138,8 +141,8 @@ export async function loadWithAdapter(path: string, adapterPath?: string): Promi
 }
 
 /**
- * Finds a model and its adapter. `path` is a checkpoint, or an adapter (or its run folder) whose base is found by
- * `base_model_name_or_path`. `adapterPath` adds an adapter to the checkpoint.
+ * Finds a base model and its LoRA adapter. With `adapterPath`, `path` is the base model. Otherwise `path` is a model, or an adapter (or the
+ * folder of the run that trained it) whose `base_model_name_or_path` is the base.
  */
 export async function findAdapter(path: string, adapterPath?: string): Promise<{ base: string; folder?: string }> {
   if (adapterPath !== undefined) return { base: path, folder: adapterPath };
@@ -152,13 +155,13 @@ export async function findAdapter(path: string, adapterPath?: string): Promise<{
   );
 }
 
-/** A model, the folder of its weights, and the adapter on top of it. */
+/** A base model, the path of the base, and the LoRA adapter on top of it, if any. */
 export interface AdaptedModel extends LoadedModel {
   base: string;
   adapter?: Adapter;
 }
 
-/** Reads the adapter in a folder, or in a run's newest checkpoint. */
+/** Reads the LoRA adapter in a folder, or in the newest checkpoint of a run. */
 export async function readAdapter(path: string, config: ModelConfig): Promise<Adapter> {
   const folder = await adapterFolder(path);
   if (folder === undefined)
@@ -172,7 +175,10 @@ export async function readAdapter(path: string, config: ModelConfig): Promise<Ad
   }
 }
 
-/** Returns the folder, or the run's newest checkpoint, if it contains an adapter; undefined if it contains a complete model. */
+/**
+ * Returns the folder that contains a LoRA adapter: the given one, or the newest checkpoint of the given run. Undefined for a complete
+ * model.
+ */
 async function adapterFolder(given: string): Promise<string | undefined> {
   const path = modelOf(given);
   if (isAdapter(path)) {

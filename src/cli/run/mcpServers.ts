@@ -1,4 +1,4 @@
-/** Starts the MCP servers of a config (`task.mcpServers`, in the format of mcp.json files). They run until the command ends. */
+/** Starts the MCP servers of a config (`task.mcpServers`, in the format of mcp.json files). The servers run until the command ends. */
 
 import { InputError } from '../../errors.ts';
 import { isTree } from '../../grpo/config/tree.ts';
@@ -11,7 +11,9 @@ import { say } from './progress.ts';
 
 type Kind = 'text' | 'texts' | 'named texts' | 'number' | 'flag';
 
-/** Allowed keys of an entry; `tools` is mcpTools' `include`. */
+/**
+ * Allowed keys of a server in task.mcpServers, with the kind of their value. They are the options of `mcpTools`; `tools` is its `include`.
+ */
 const KEYS: Record<string, Kind> = {
   ...{ command: 'text', args: 'texts', env: 'named texts', cwd: 'text', url: 'text', headers: 'named texts' },
   ...{ tools: 'texts', prefix: 'text', perSample: 'flag', allowHttp: 'flag', truncateSide: 'text' },
@@ -25,17 +27,17 @@ const IS: Record<Kind, (value: unknown) => boolean> = {
   number: (value) => typeof value === 'number' && value > 0,
   flag: (value) => typeof value === 'boolean',
 };
-/** Keys of other programs whose information is already known here. */
+/** Keys that other programs write into mcp.json files and that are ignored here ("disabled" is handled separately). */
 const KNOWN_ELSEWHERE = ['type', 'disabled', 'description'];
 
 type Entry = McpOptions & Partial<McpCommand> & { url?: string; tools?: string[] };
 
-/** Running servers by their settings. Tasks that are opened one after another share them. */
+/** Running servers by name and settings. Tasks that are opened one after another share a server. */
 const open = new Map<string, Promise<McpTools>>();
 
 /**
- * Adds the tools of the servers to the task. Throws InputError for an invalid entry, an unset variable, a server that does not start, and
- * for two tools with the same name.
+ * Returns the task with the tools of the config's MCP servers added. Throws InputError for an invalid entry, an environment variable that
+ * is not set, a server that does not start, or two tools with the same name.
  */
 export async function withMcpServers(task: Task, config: WrittenConfig['task']['mcpServers']): Promise<Task> {
   if (config === undefined) return task;
@@ -57,7 +59,7 @@ export async function withMcpServers(task: Task, config: WrittenConfig['task']['
   return { ...task, tools };
 }
 
-/** Ends all servers and prints their counters. Never throws. */
+/** Ends all MCP servers and prints the numbers of calls and errors. Never throws. */
 export async function closeMcpServers(): Promise<void> {
   const all = [...open.values()];
   open.clear();
@@ -100,7 +102,8 @@ function readEntry(name: string, entry: unknown): Entry {
 }
 
 /**
- * Replaces `${NAME}` and `${NAME:-otherwise}` by values of the environment. Only opened servers get the values; the config keeps the names.
+ * Replaces `${NAME}` and `${NAME:-default}` by the value of the environment variable. Only the servers get the values; the saved config
+ * keeps the names, because values can be secret.
  */
 function filled(value: unknown, at: string): unknown {
   if (Array.isArray(value)) return value.map((one, i) => filled(one, `${at}.${i}`));

@@ -1,4 +1,4 @@
-/** Decides what a path that a user gives means: a run, one of its checkpoints, or the config of either. */
+/** Resolves a path that a user gives to a run, to one of its checkpoints, or to a config file. */
 
 import { existsSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -6,22 +6,25 @@ import { InputError } from '../../errors.ts';
 import { readText, shippedPath } from '../files.ts';
 import { say } from './progress.ts';
 
-/** A run that a path names, and the weights that the path means. */
+/** The run that a path names, and which of its weights the path selects. */
 export interface NamedRun {
-  /** Run folder, which has the config. */
+  /** Run folder. It contains config.yaml. */
   folder: string;
-  /** The run folder, which means its newest checkpoint, or one of its checkpoint folders. */
+  /** Path of the weights: the run folder, which stands for its newest checkpoint, or a checkpoint folder of the run. */
   model: string;
 }
 
 const CONFIG = 'config.yaml';
-/** Files of a folder that a run has trained into, unlike a folder that only has a config. */
+/** A folder with config.yaml is a run folder only if it also has one of these. */
 const OF_RUN = ['metrics.jsonl', 'checkpoints'];
 
 const isRun = (folder: string): boolean =>
   existsSync(join(folder, CONFIG)) && OF_RUN.some((name) => existsSync(join(folder, name)));
 
-/** Returns the run of a run folder, of its config.yaml or of a folder runs/NAME/checkpoints/step-N; undefined for any other path. */
+/**
+ * Returns the run that a path names: by its run folder, its config.yaml or a checkpoint folder (runs/NAME/checkpoints/step-N). Undefined
+ * for any other path.
+ */
 export function runOf(path: string): NamedRun | undefined {
   const folder = basename(path) === CONFIG ? dirname(path) : path;
   if (isRun(folder)) return { folder, model: folder };
@@ -30,25 +33,28 @@ export function runOf(path: string): NamedRun | undefined {
   return { folder: dirname(dirname(path)), model: path };
 }
 
-/** Returns the folder of the run that a path names, otherwise the path. */
+/** Returns the folder of the run that a path names; the path itself if it does not name a run. */
 export const runFolderOf = (path: string): string => runOf(path)?.folder ?? path;
 
-/** Returns the model that a path names. The config of a run names the run's model. Throws InputError for any other config. */
+/**
+ * Returns the path of the model that a path names. The config.yaml of a run stands for the run's newest checkpoint. Throws InputError for
+ * any other config file.
+ */
 export function modelOf(path: string): string {
   const run = runOf(path);
   if (run || !/\.ya?ml$/.test(path) || !existsSync(path)) return run?.model ?? path;
   throw new InputError(`${path} is a config, not a model. Train it, then give the run folder.`);
 }
 
-/** A config file, and the run that it is in, if any. */
+/** A config file, and the run to which it belongs, if any. */
 export interface ConfigFile {
-  /** Path of the file, for errors. */
+  /** Path of the config file, for errors. */
   source: string;
   text: string;
   run?: NamedRun;
 }
 
-/** Reads the config that a path names: a config file, or the config of a run. Throws InputError. */
+/** Reads a config file, or the config.yaml of the run that the path names. Throws InputError. */
 export async function openConfig(path: string): Promise<ConfigFile> {
   const run = runOf(path);
   const shipped = shippedPath(path);
@@ -60,8 +66,8 @@ export async function openConfig(path: string): Promise<ConfigFile> {
 }
 
 /**
- * Like `openConfig`, for a command that trains. A run folder or a checkpoint is resumed in its own folder, for which overrides are added to
- * the user's. The config of a run starts again from the run's start model, even if that run was resumed.
+ * Like `openConfig`, for commands that train. For a run folder or a checkpoint, adds overrides that resume the run in its own folder. For
+ * the config.yaml of a run, adds the override that starts again from the run's start model.
  */
 export async function openTraining(
   path: string,
@@ -70,7 +76,7 @@ export async function openTraining(
   const file = await openConfig(path);
   const meant = file.run ? resumed(path, file.run) : [];
   if (file.run && basename(path) === CONFIG && !given.some((word) => word.startsWith('trainer.resume')))
-    say(`${path} is trained from its start model. To resume the run instead, give ${file.run.folder}.`);
+    say(`${path} starts again from the run's start model. To resume the run instead, give ${file.run.folder}.`);
   return { ...file, overrides: [...meant, ...given] };
 }
 

@@ -1,4 +1,4 @@
-/** Opens the task that a config names, on the command line. */
+/** Opens the task of a config, on the command line. */
 
 import type { WrittenConfig } from '../../grpo/config/schema/index.ts';
 import { InputError } from '../../errors.ts';
@@ -11,15 +11,15 @@ import { defaultFunction } from '../importModule.ts';
 import { withMcpServers } from './mcpServers.ts';
 import { openModule } from '../openModule.ts';
 
-/** Settings about the task, in configs of GRPO and of supervised runs. */
+/** Task settings that both kinds of config have: those of GRPO and of supervised training. */
 type OpenedConfig = TaskConfig &
   Pick<WrittenConfig['task'], 'module' | 'isolated' | 'timeoutS'> &
   Partial<Pick<WrittenConfig['task'], 'mcpServers'>>;
 
 /**
- * Opens a built-in task or a module's, with the tools of the config. `close` frees its resources. Throws InputError for an unknown task or
- * option, for malformed data (with its line), and for a module that returns no task.
- * @param reward its time limit, which also ends a module's reward in a sandbox
+ * Opens a shipped task, or the task of a module, and adds the tools of task.mcpServers. Call `close` of the task after use. Throws
+ * InputError for an unknown task or option, for malformed data (with the line), and for a module that does not return a task.
+ * @param reward settings of the reward; its time limit applies to the reward of a module in the sandbox
  */
 export async function openTask(config: OpenedConfig, reward?: { timeoutS: number }): Promise<Task> {
   const task = await openOwn(config, reward);
@@ -42,7 +42,7 @@ async function openOwn(config: OpenedConfig, reward: { timeoutS: number } | unde
   return withTools(await openModule({ module, options, isolated }, limits), tools);
 }
 
-/** Opens a shipped task, with the SHA-256 of the files that it reads. */
+/** Opens a shipped task. Adds the SHA-256 of the files that the task reads. */
 async function openShipped(config: TaskConfig): Promise<Task> {
   const texts = new Map<string, string>();
   const read = async (path: string): Promise<string> => {
@@ -59,5 +59,5 @@ async function openShipped(config: TaskConfig): Promise<Task> {
   return texts.size === 0 ? task : { ...task, sha256: await sha256Of(texts) };
 }
 
-/** Reads problems of GSM8K's original files. See readGsm8k of the shipped tasks. */
+/** Reads the problems of GSM8K's original files. See `readGsm8k` of the shipped tasks. */
 export const readGsm8k = (config: TaskConfig) => readProblems(config, readText);

@@ -12,18 +12,22 @@ import { dtypeNote, type EngineSpec } from '../../workers/engineSpec.ts';
 import { aboveMemory, planLines, planMemory, type Sizes } from '../../workers/memoryPlan.ts';
 import { clock, resolvedAlgorithm, say } from './progress.ts';
 
-/** A run of a smaller model has printed its first step before an estimate would be ready. */
+/** Parameters from which a model gets an estimate before step 1. A smaller model finishes step 1 sooner than an estimate takes. */
 const LARGE_PARAMETERS = 20e6;
-/** Seconds of a step above which the settings that shorten it are named. */
+/** If a step takes more seconds, the estimate also names the settings that make steps shorter. */
 const LONG_STEP_S = 60;
 
-/** True if a step of this model can take so long that a run prints an estimate first. */
+/** True if steps of this model can take so long that a run first prints an estimate. */
 export const isLarge = (model: ModelConfig): boolean => parameterCount(model) >= LARGE_PARAMETERS;
 
-/** Line printed before kernels compile, which takes seconds on a software adapter. */
+/** Line printed before the kernels are compiled, which takes seconds on a software adapter. */
 export const COMPILING = 'kernels: compiling';
 
-/** Prints the memory plan of an engine before it is created. @param offered the sizes as the adapter can have them @param memory bytes of the device */
+/**
+ * Prints the memory plan of an engine before the engine is created.
+ * @param offered the engine's sizes, with only those options that the adapter supports
+ * @param memory memory of the device in bytes
+ */
 export function sayMemory(asked: Pick<EngineSpec, 'dtype'>, offered: Sizes, memory = Infinity): void {
   const note = dtypeNote(asked, offered);
   if (note) say(note);
@@ -33,7 +37,7 @@ export function sayMemory(asked: Pick<EngineSpec, 'dtype'>, offered: Sizes, memo
   say(COMPILING);
 }
 
-/** Prints the adapter of an engine. */
+/** Prints the name of the GPU adapter that an engine runs on. */
 export function sayAdapter({ description, vendor, architecture, isSoftware }: AdapterSummary): void {
   say(
     `adapter: ${description || `${vendor} ${architecture}`.trim()}${isSoftware ? ' (software: correct, but slow)' : ''}`,
@@ -41,7 +45,7 @@ export function sayAdapter({ description, vendor, architecture, isSoftware }: Ad
 }
 
 /**
- * Prints the batches, the algorithm and the learning rate.
+ * Prints the batch sizes, the algorithm and the learning rate.
  * @param asked the config before `completedConfig` replaced "auto" by numbers
  */
 export function sayPlan(
@@ -63,8 +67,9 @@ export function sayPlan(
 }
 
 /**
- * Times as many samples as fit into the slots at once, and prints the time of a step, of an evaluation and of the run. Changes no state of a
- * run. Prints nothing if `signal` aborts, or if models score the samples.
+ * Times the generation and the update of a small batch, as many samples as rollout generates at once, and prints the estimated duration of
+ * a step, of an evaluation and of the run. Does not change the run's state. Prints nothing if `signal` aborts, or if reward models score
+ * the samples.
  */
 export async function sayEstimate(
   config: TrainConfig,

@@ -5,13 +5,13 @@ import type { Metrics } from '../../grpo/metrics.ts';
 import { fixed, passAt1 } from '../../report/metricOf.ts';
 import { currentIo, type Io } from '../process/io.ts';
 
-/** Prints a line that the next one overwrites. Prints nothing unless standard error is a terminal. */
+/** Prints a temporary line, which the next line overwrites. Prints nothing unless standard error is a terminal. */
 export function sayPassing(text: string): void {
   const { stderr } = currentIo();
   if (stderr.isTTY) stderr.write(`\r\x1b[K${text}`);
 }
 
-/** Prints a line on standard error. */
+/** Prints a permanent line on standard error. */
 export function say(text: string): void {
   const io = currentIo();
   const { stderr } = io;
@@ -19,11 +19,11 @@ export function say(text: string): void {
   stderr.write(stderr.isTTY ? `\r\x1b[K${text}\n` : `${text}\n`);
 }
 
-/** Time of the last permanent line, on the clock of `performance`. */
+/** Time of the last permanent line, from `performance.now()`. */
 const saidAt = new WeakMap<Io, number>();
 const QUIET_MS = 30_000;
 
-/** Prints the progress of a step or an evaluation: on a terminal in one line, otherwise after 30 s without a line. */
+/** Prints the progress of a step or an evaluation: on a terminal as a temporary line, otherwise only if no line was printed for 30 s. */
 export function sayProgress(text: string): void {
   const io = currentIo();
   if (io.stderr.isTTY) sayPassing(text);
@@ -33,8 +33,8 @@ export function sayProgress(text: string): void {
 const BEAT_MS = 5000;
 
 /**
- * Repeats the progress in a log while nothing ends for a long time. Returns a function that ends this. Prints nothing on a
- * terminal, which shows the last text.
+ * Prints the progress again every 30 s while no part of a long task ends. Returns a function that stops this. Prints nothing on a terminal,
+ * where the last temporary line stays visible.
  */
 export function repeatProgress(text: () => string): () => void {
   if (currentIo().stderr.isTTY) return () => {};
@@ -42,11 +42,11 @@ export function repeatProgress(text: () => string): () => void {
   return () => clearInterval(timer);
 }
 
-/** Counts the parts of a long task, and estimates the time of the rest from the mean of the earlier parts. */
+/** Formats the progress of a task with many parts, and estimates the remaining time from the mean duration of the finished parts. */
 export class Progress {
   readonly #started = performance.now();
 
-  /** Returns for example "12 of 48 problems, 960 tokens, 1:30 left", or the time so far before a part has ended. */
+  /** Returns for example "12 of 48 problems, 960 tokens, 1:30 left"; before the first part has ended, the elapsed time instead. */
   text(done: number, total: number, unit: string, tokens = 0): string {
     const counts = [`${done} of ${total} ${unit}`, ...(tokens > 0 ? [`${tokens} tokens`] : [])];
     const left = (this.seconds / done) * (total - done);
@@ -57,7 +57,7 @@ export class Progress {
     ].join(', ');
   }
 
-  /** Returns the name of a phase whose parts cannot be counted, and its time so far. */
+  /** Returns the name of a phase whose parts cannot be counted, with the elapsed time. */
   phase(name: string): string {
     return [name, ...this.#soFar].join(', ');
   }
@@ -71,7 +71,10 @@ export class Progress {
   }
 }
 
-/** Returns a line about the algorithm, resolved from its name and the config's own keys. Terms that are off are omitted. */
+/**
+ * Returns one line with the loss, advantage and other settings of the algorithm, after the config's own keys are applied. Omits terms that
+ * are off.
+ */
 export function resolvedAlgorithm({ actor, algorithm }: TrainConfig): string {
   const { clipRatioLow, clipRatioHigh, clipRatioC, entropyCoeff, klLossCoef, klLossType } = actor;
   return [
@@ -89,7 +92,10 @@ export function resolvedAlgorithm({ actor, algorithm }: TrainConfig): string {
     .join(', ');
 }
 
-/** Returns the line of a GRPO step. `secondsLeft` is an estimate from the steps so far. */
+/**
+ * Returns the line that is printed for a GRPO step.
+ * @param secondsLeft estimated seconds until the run ends
+ */
 export function stepLine(metrics: Metrics, total: number, secondsLeft: number): string {
   const parts = [
     `step ${metrics['training/global_step']}/${total}`,
@@ -103,7 +109,7 @@ export function stepLine(metrics: Metrics, total: number, secondsLeft: number): 
   return parts.filter((part) => part !== '').join('  ');
 }
 
-/** Estimates the seconds left from the mean of the steps so far, including evaluations. */
+/** Estimates the seconds until the run ends from the mean duration of the steps so far, evaluations included. */
 export function timeLeft(history: readonly Metrics[], total: number): number {
   const steps = history.filter((line) => line['timing_s/step'] !== undefined);
   if (steps.length === 0) return NaN;

@@ -1,4 +1,4 @@
-/** Writes reports: an HTML page that opens by a double click, and its data for programs. */
+/** Writes reports: an HTML page that works without a server, and the same data as JSON. */
 
 import { basename, resolve } from 'node:path';
 import { runReport } from '../../report/runReport.ts';
@@ -7,14 +7,14 @@ import { type FileSystem, readFileText } from '../../runs/fileSystem.ts';
 import type { RunFolder } from '../../runs/runFolder.ts';
 import { disk } from '../files.ts';
 
-/** Writes `<path>.html`, and the same data as `<path>.json`. Returns the page's path. */
+/** Writes `<path>.html`, and its data as `<path>.json`. Returns the path of the page. */
 export async function writeReport(path: string, report: Report, files: FileSystem = disk): Promise<string> {
   await files.write(`${path}.json`, JSON.stringify(report));
   await files.write(`${path}.html`, standalonePage(report));
   return `${path}.html`;
 }
 
-/** Writes report.html of a run's current state, and returns its path. */
+/** Writes report.html from the current files of a run, and returns its path. */
 export async function writeRunReport(folder: RunFolder): Promise<string> {
   const run = {
     name: basename(resolve(folder.path)),

@@ -1,4 +1,4 @@
-/** `trainer.resumeMode`: finds the checkpoint that a run continues from, and the command that resumes a stopped run. */
+/** Finds the checkpoint from which a run resumes (`trainer.resumeMode`), and formats the command that resumes a stopped run. */
 
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -15,7 +15,7 @@ import { configChanges } from '../../runs/configChanges.ts';
 import { say } from './progress.ts';
 
 /**
- * Returns the checkpoint folder to resume from; undefined = start from scratch. Throws InputError if the requested folder is not a
+ * Returns the checkpoint folder to resume from; undefined = start from scratch. Throws InputError if trainer.resumeFromPath is not a
  * checkpoint.
  */
 export async function checkpointToResume({ name, trainer }: TrainConfig): Promise<string | undefined> {
@@ -38,7 +38,7 @@ async function checkpointIn(path: string): Promise<string> {
   );
 }
 
-/** Returns the folder. Throws if a checkpoint that was requested by name is invalid, because another must not replace it. */
+/** Returns the folder if the checkpoint is intact. Otherwise throws: the user named this checkpoint, so no other may replace it. */
 async function checked(folder: string): Promise<string> {
   try {
     await checkCheckpoint(disk, folder, 'trainer');
@@ -51,13 +51,19 @@ async function checked(folder: string): Promise<string> {
   }
 }
 
-/** Returns lines about the settings that differ between `config` and the config of the checkpoint's run after `step`. */
+/**
+ * Returns a line for each setting that differs between `config` and the config of the run that wrote the checkpoint.
+ * @param step step of the checkpoint
+ */
 export async function changesSince(checkpoint: string, config: TrainConfig, step: number): Promise<string[]> {
   const path = join(dirname(dirname(checkpoint)), 'config.yaml');
   return existsSync(path) ? configChanges(await readText(path), config, step) : [];
 }
 
-/** Renames checkpoints after `step`, which the run will train again, so that the newest is always the run's own. */
+/**
+ * Renames checkpoints of steps after `step`, which the resumed run will train again. Otherwise they would count as the run's newest
+ * checkpoints.
+ */
 export async function setLaterAside(folder: RunFolder, step: number): Promise<void> {
   for (const later of (await checkpointSteps(folder.files, folder.path)).filter((saved) => saved > step)) {
     const path = folder.checkpoint(later);
@@ -68,8 +74,9 @@ export async function setLaterAside(folder: RunFolder, step: number): Promise<vo
 }
 
 /**
- * Stores the SHA-256 of a task's module or data files in task.json. Reports a change since the run's earlier part.
- * @param from checkpoint that the run resumes from
+ * Writes the SHA-256 of the task's module or data files to task.json. Prints a warning if they have changed since the part of the run that
+ * is resumed.
+ * @param from checkpoint from which the run resumes
  */
 export async function noteTask(
   folder: RunFolder,
@@ -92,12 +99,12 @@ const RESUME_KEYS = /^trainer\.resume(Mode|FromPath)?=/;
 
 type ResumedArgs = Pick<ParsedArgs, 'overrides'> & { [K in 'flags' | 'lists']?: ParsedArgs[K] | undefined };
 
-/** Flags that do not affect the run. */
+/** Flags that are left out of the command, because they do not affect the run. */
 const LEFT_OUT = ['json'];
-/** Flags whose values are secret: the command shows a word instead. */
+/** Flags with a secret value. The command shows TEXT in its place. */
 const SECRET = ['token'];
 
-/** Returns the command that resumes the run that these words started. */
+/** Returns the command line that resumes the run that was started with these arguments. */
 export function resumeCommand(
   source: string,
   { overrides, flags = {}, lists = {} }: ResumedArgs,

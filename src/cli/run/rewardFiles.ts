@@ -1,6 +1,6 @@
 /**
- * Reads files that rewards name. A rubric is read before anything else is created. Folders of reward models get the prefix "./", because
- * transformers.js would read "a/b" as a name on the hub.
+ * Reads the files that reward settings name. Rubrics are read first, so that an error in one is reported before anything is created. The
+ * path of a reward model's folder gets the prefix "./", because transformers.js would take "a/b" for a name on the Hub.
  */
 
 import { existsSync } from 'node:fs';
@@ -11,7 +11,8 @@ import { parseRubric, type Rubric } from '../../tasks/rewards/rubric/parse.ts';
 import { readText } from '../files.ts';
 
 /**
- * Returns the config with its rubric, validated, instead of the rubric's file, and with paths of reward model folders. Throws InputError.
+ * Returns the config with the validated rubric in place of its file name, and with the prefix "./" for folders of reward models. Throws
+ * InputError.
  */
 export async function withRewardFiles(config: TrainConfig): Promise<TrainConfig> {
   const { judge, model, rubric } = config.reward;

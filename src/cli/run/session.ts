@@ -1,4 +1,4 @@
-/** Opens model, task and engine of a command. Prints one line about each. */
+/** Opens the model, the task and the engine of a command, and prints a line about each. */
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { agentLimits } from '../../grpo/generate/options.ts';
@@ -39,7 +39,7 @@ import { say } from './progress.ts';
 
 export interface CommandSession {
   model: AdaptedModel;
-  /** Undefined if all weights are trained. */
+  /** LoRA settings; undefined if all weights are trained. */
   lora?: LoraConfig;
   task: Task;
   engine: CommandEngine;
@@ -48,8 +48,8 @@ export interface CommandSession {
 }
 
 /**
- * Opens a session. Throws InputError for a bad checkpoint or task, NoAdapterError, OutOfMemoryError.
- * @param given task to use instead of the config's; its problems are not checked
+ * Opens a session. Throws InputError for a bad checkpoint or task, NoAdapterError and OutOfMemoryError.
+ * @param given task to use instead of the config's; prompts of this task are not checked
  */
 export async function openSession(
   config: TrainConfig,
@@ -84,7 +84,7 @@ export async function openSession(
   }
 }
 
-/** Opens the judge's checkpoint. Throws InputError for an adapter, which would have to be merged with its base. */
+/** Opens the model of a judge (reward.judge). Throws InputError for an adapter, because a judge needs complete weights. */
 async function openJudge(path: string): Promise<LoadedModel> {
   const { folder } = await findAdapter(path);
   if (folder !== undefined)
@@ -96,13 +96,13 @@ async function openJudge(path: string): Promise<LoadedModel> {
   return checkTokenizer(model, path);
 }
 
-/** Returns the model with the chat template of a file. Checkpoints of the run then contain the template too. */
+/** Returns the model with the chat template in `file` instead of its own. Checkpoints of the run then contain this template. */
 export async function withChatTemplate<T extends LoadedModel>(model: T, file: string | undefined): Promise<T> {
   if (file === undefined) return model;
   return { ...model, tokenizerConfigJson: { ...model.tokenizerConfigJson, chat_template: await readText(file) } };
 }
 
-/** Returns LoRA settings: shape from a loaded adapter, training from the config. */
+/** Returns LoRA settings. A loaded adapter determines rank and target modules; the config determines dropout and seed. */
 export function loraSettings(config: TrainConfig, adapter: Adapter | undefined): LoraConfig | undefined {
   const asked = loraOf(config);
   if (!adapter) return asked;
@@ -115,7 +115,7 @@ export function loraSettings(config: TrainConfig, adapter: Adapter | undefined):
   return { ...lora, dropout: config.model.loraDropout, seed: config.seed };
 }
 
-/** Printed because a saved adapter names its base, and PEFT finds only folders and models of the Hub. */
+/** Note for adapters on a GGUF base: the saved adapter names its base, and PEFT can load only folders and models of the Hub. */
 const MERGE_FOR_PEFT =
   'adapters: PEFT cannot load them over a .gguf file. To use the result elsewhere, run "webgrpo merge --model RUN --out FOLDER".';
 
@@ -127,8 +127,8 @@ function adapterLine(config: ModelConfig, lora: LoraConfig): string {
 }
 
 /**
- * Throws InputError if the tokenizer has ids or the sequences have positions that the model lacks. Training would otherwise produce
- * nonsense.
+ * Throws InputError if the tokenizer has more ids than the model's vocabulary, or if a sequence can be longer than the model's positions.
+ * Training would otherwise run and learn nonsense.
  */
 function checkFits(loaded: LoadedModel, { model, data }: TrainConfig): void {
   const { config } = checkTokenizer(loaded, model.path);
@@ -141,26 +141,26 @@ function checkFits(loaded: LoadedModel, { model, data }: TrainConfig): void {
   }
 }
 
-/** Returns the model. Throws InputError if it lacks rows for its tokenizer's ids. */
+/** Returns the model. Throws InputError if its embedding has fewer rows than the tokenizer has ids. */
 function checkTokenizer(model: LoadedModel, path: string): LoadedModel {
   const { config } = model;
   const { vocabSize, endNote } = modelTokenizer(model);
   if (endNote) say(`${path}: ${endNote}`);
   if (vocabSize <= config.vocabSize) return model;
   throw new InputError(
-    `${path}: the tokenizer has ${vocabSize} tokens but the model ${config.vocabSize} rows. Use the files of one model.`,
+    `${path}: the tokenizer has ${vocabSize} tokens, but the embedding of the model has ${config.vocabSize} rows. Use the files of one model.`,
   );
 }
 
 /**
- * Number of problems checked before a run, of a task that generates them without end. A later problem that is too long still ends the run
- * with the same message.
+ * Number of problems whose prompts are checked before a run, for a task that generates problems without end. A prompt of a later problem
+ * that is too long still ends the run, with the same message.
  */
 const CHECKED_PROBLEMS = 2048;
 
 /**
- * Throws InputError for a prompt over the limit before anything is created, not in a later step. If such prompts are filtered, prints how
- * many of the checked ones are.
+ * Throws InputError for a prompt that is too long, before a run folder is created instead of in some later step. With
+ * data.filterOverlongPrompts, prints how many prompts are skipped.
  */
 async function checkPrompts(model: LoadedModel, task: Task, config: TrainConfig): Promise<void> {
   const { data, trainer, rollout } = config;
@@ -184,7 +184,7 @@ async function checkPrompts(model: LoadedModel, task: Task, config: TrainConfig)
     promptOf({ tokenizer, problem, ...partsOf(task, problem), limits, toolSchemasInPrompt });
 }
 
-/** Replaces the file name of a kernel table by its content. */
+/** If `kernelTuning` is the name of a file, replaces it by the content of that file. */
 async function withTable(spec: EngineSpec): Promise<EngineSpec> {
   const { kernelTuning = 'auto' } = spec;
   if (typeof kernelTuning !== 'string' || ['auto', 'off'].includes(kernelTuning)) return spec;
@@ -194,7 +194,9 @@ async function withTable(spec: EngineSpec): Promise<EngineSpec> {
 
 type Sizes = Omit<EngineSpec, 'config' | 'weights' | 'tokenizerJson' | 'tokenizerConfigJson'>;
 
-/** Opens two engines as one: training on one device, rollout on another. If the machine has only one adapter, both devices use it. */
+/**
+ * Opens two engines as one: training on one GPU device, rollout on another. If the machine has only one adapter, both devices are on it.
+ */
 async function openSplit(model: AdaptedModel, sizes: Sizes, config: TrainConfig): Promise<CommandEngine> {
   if (currentIo().createEngine)
     throw new InputError(
@@ -213,7 +215,7 @@ async function openSplit(model: AdaptedModel, sizes: Sizes, config: TrainConfig)
 
 type Engineless = LoadedModel & { adapter?: Adapter };
 
-/** Opens an engine for a loaded model: on Dawn, or the one that the io creates. */
+/** Opens an engine for a loaded model: on Dawn, or with `createEngine` of the current io. */
 export async function openEngine(model: Engineless, sizes: Sizes): Promise<CommandEngine> {
   const { createEngine } = currentIo();
   return createEngine ? createEngine(await withTable(specOf(model, sizes))) : withLost(await openLocal(model, sizes));
@@ -232,7 +234,7 @@ function withLost(engine: LocalEngine): CommandEngine {
   return Object.assign(engine, { lost });
 }
 
-/** Opens an engine on Dawn. Prints the memory plan before the weights are read. */
+/** Opens an engine on Dawn. The memory plan is printed before the weights are read. */
 async function openLocal(model: Engineless, sizes: Sizes): Promise<LocalEngine> {
   await installDawn();
   const spec = specOf(model, sizes);

@@ -1,4 +1,4 @@
-/** Runs training for the command line: prints lines on standard error, handles Ctrl-C, and writes rollouts, trackers and the report. */
+/** Trains for the command line: prints lines on standard error, handles Ctrl-C, and writes rollouts, trackers and the report. */
 
 import { dirname, resolve } from 'node:path';
 import { FolderGoneError, NotFiniteError } from '../../errors.ts';
@@ -28,7 +28,7 @@ import { writeRunReport } from './reports.ts';
 import { changesSince, noteTask, setLaterAside } from './resume.ts';
 import { openTrackers, type Tracker } from './trackers.ts';
 
-/** Result of a run that has ended. */
+/** Result of a run. */
 export interface FinishedRun {
   summary: RunSummary;
   stopped: boolean;
@@ -42,17 +42,19 @@ interface RunParts extends Pick<RunOptions, 'config'>, Pick<RunHost<RunSession>,
   folder: RunFolder;
   /** Checkpoint folder to resume from; undefined = from the start. */
   from: string | undefined;
-  /** Default: the run continues after up to two consecutive device losses. */
+  /**
+   * Milliseconds to wait after each of several device losses in a row before the run continues. Default: continues after up to two losses.
+   */
   waitsMs?: readonly number[];
-  /** Called before the first step on each device. */
+  /** Called on each GPU device before its first step. */
   onReady?(): Promise<void>;
-  /** Called when the user asks the run to stop after its step. Returns the line to print. */
+  /** Called when the user asks the run to stop. Returns the line to print. */
   onStop?(): string;
-  /** Called when a step is logged. */
+  /** Called after the metrics of a step were logged. */
   onLogged?(metrics: Metrics): void;
 }
 
-/** Trains into a locked run folder (heldFolder.ts) and shows progress. The engine is closed when this returns. */
+/** Trains in a locked run folder (heldFolder.ts) and prints the progress. The engine is closed when this returns. */
 export const trainInto = (parts: RunParts): Promise<FinishedRun> => new ShownRun(parts).train();
 
 class ShownRun implements RunHost<RunSession> {
@@ -61,11 +63,11 @@ class ShownRun implements RunHost<RunSession> {
   readonly #phases = new PhaseClock();
   #trackers: Tracker[] = [];
   #removeHandler: () => void = () => {};
-  /** Phase whose samples are counted. */
+  /** Progress of the current phase, whose finished samples are counted. */
   #progress = new Progress();
   #samples = 0;
   #tokens = 0;
-  /** Returns the progress of the phase. */
+  /** Returns the text of the current phase's progress. */
   #text = () => '';
   #isEvaluating = false;
   #isEstimated = false;
@@ -125,7 +127,7 @@ class ShownRun implements RunHost<RunSession> {
       say(this.#parts.onStop?.() ?? `${ending} Press Ctrl-C again to quit without saving.`);
     });
     if (!this.#isEstimated && !session.rollouter)
-      // An error of this sample would end step 1 too, unless trainer.onError skips the sample.
+      // Errors are ignored: an error of a sample here ends step 1 too, unless trainer.onError skips the sample.
       await sayEstimate(this.#run.config, session, estimating.signal).catch(() => undefined);
     this.#isEstimated = true;
   }
@@ -189,7 +191,7 @@ class ShownRun implements RunHost<RunSession> {
     await writeRunReport(this.#parts.folder);
   }
 
-  /** Writes the report of what was measured so far. If that fails too, the first failure is returned. */
+  /** Writes the report of the steps before a failure, and returns the error to throw. A failure of the report itself is ignored. */
   async onFailed(error: unknown, keep: () => Promise<void>): Promise<unknown> {
     if (error instanceof FolderGoneError) return error;
     const { folder } = this.#parts;
@@ -206,7 +208,10 @@ class ShownRun implements RunHost<RunSession> {
   }
 }
 
-/** Saves the weights if they are finite. The error says which checkpoint to resume from. */
+/**
+ * Saves the weights after an error about NaN or Infinity, if the weights themselves are finite. Returns the error with a sentence that
+ * names the saved or the newest checkpoint.
+ */
 async function lastGoodState(
   folder: RunFolder,
   error: NotFiniteError,

@@ -1,4 +1,4 @@
-/** Runs supervised training into its folder: for `webgrpo sft`, and for `webgrpo train` if its model is the config of a supervised run. */
+/** Runs supervised training: for `webgrpo sft`, and for `webgrpo train` if its `model.path` is the config of a supervised run. */
 
 import { totalmem } from 'node:os';
 import { join } from 'node:path';
@@ -40,19 +40,19 @@ import { RunFolder } from '../../runs/runFolder.ts';
 import { openEngine, withChatTemplate } from './session.ts';
 import { openTrackers } from './trackers.ts';
 
-/** The trained model (its newest checkpoint is in the folder) and the loss of each step. */
+/** Result of a supervised run: its folder with the final checkpoint, the trained model, and the loss of each step. */
 interface SupervisedRun {
   folder: RunFolder;
   model: LoadedModel;
   losses: number[];
 }
 
-/** Returns the folder of a supervised run of this config. */
+/** Returns the run folder of a supervised config. */
 export const supervisedFolder = ({ name, trainer }: SftConfig): string => join(trainer.defaultLocalDir, name);
 
 /**
- * Trains into the config's folder, which is locked (heldFolder.ts). An earlier run of that name is renamed. Throws StoppedError if a signal
- * ended the run early.
+ * Trains in the run folder, which the caller has locked (heldFolder.ts). An earlier run folder of the same name is renamed. Throws
+ * StoppedError if a signal ended the run early.
  */
 export async function runSupervised(files: FileSystem, config: SftConfig): Promise<SupervisedRun> {
   await installDawn(); // before folders are created or renamed, so that a missing adapter changes nothing
@@ -69,10 +69,10 @@ export async function runSupervised(files: FileSystem, config: SftConfig): Promi
   });
 }
 
-/** Number of demonstrations that are encoded before a run. All usually have the same kinds of turns. */
+/** Number of demonstrations that are encoded before the training. A few suffice, because all usually have the same roles and tool calls. */
 const CHECKED_EXAMPLES = 8;
 
-/** Throws InputError if the template drops text of an example, before a folder is created. */
+/** Throws InputError if the chat template drops text of a demonstration, before a run folder is created. */
 async function checkExamples(config: SftConfig, files: LoadedModel, task: Task): Promise<void> {
   const tokenizer = modelTokenizer(files, config.data.chatTemplateKwargs);
   const example = exampleStream(config, tokenizer, task);
@@ -83,7 +83,7 @@ async function checkExamples(config: SftConfig, files: LoadedModel, task: Task):
   for (const note of promptLosses({ task, tokenizer }, { training, heldOut: [] })) say(note);
 }
 
-/** Returns new weights and a tokenizer trained on the task's text, unless the config names existing ones. */
+/** Returns the model that the config names; without one, new random weights and a tokenizer trained on the task's text. */
 async function startModel(config: SftConfig): Promise<LoadedModel> {
   const { customChatTemplate } = config.model;
   return withChatTemplate(await baseModel(config), customChatTemplate);
@@ -120,7 +120,7 @@ async function trainTokenizer(config: SftConfig) {
   return closing(await openTask(task), (opened) => generatedTokenizer(config, opened));
 }
 
-/** Trains, writes metrics and the final checkpoint, and stores the weights in `model`. Returns the loss of each step. */
+/** Trains, writes metrics and the final checkpoint, and puts the trained weights into `model`. Returns the loss of each step. */
 async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder, task: Task): Promise<number[]> {
   const { engine: name, data, trainer } = config;
   const engine = await openEngine(model, {
@@ -172,10 +172,10 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder, 
   }
 }
 
-/** Turn limits that fit every task's demonstrations. */
+/** Limits of turns and tool calls, high enough for the demonstrations of every shipped task. */
 const MANY_TURNS = { maxAssistantTurns: 12, maxToolCalls: 12, maxToolResponseLength: 256 };
 
-/** Returns held-out accuracy of the trained model, sampled like the GRPO recipe samples. */
+/** Returns the held-out accuracy of the trained model, with the sampling settings of the GRPO recipe. */
 export async function evaluateSupervised(config: SftConfig, model: LoadedModel) {
   const half = Math.floor(config.data.maxLength / 2);
   const evalConfig = resolveTrainConfig({

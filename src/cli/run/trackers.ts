@@ -1,6 +1,6 @@
 /**
- * Destinations of a run's metrics in addition to metrics.jsonl (`trainer.logger`). metrics.jsonl is always written, because reports,
- * `compare` and resumed runs read it.
+ * Writes a run's metrics to further files that `trainer.logger` names. metrics.jsonl is always written, because reports, `compare` and
+ * resumed runs read it.
  */
 
 import { hostname } from 'node:os';
@@ -11,11 +11,17 @@ import type { FileSystem } from '../../runs/fileSystem.ts';
 import type { RunFolder } from '../../runs/runFolder.ts';
 
 export interface Tracker {
-  /** Writes one line. @param history every line of the run so far, including this one */
+  /**
+   * Writes the metrics of one step.
+   * @param history metrics of all steps of the run so far, this step included
+   */
   log(metrics: Metrics, history: readonly Metrics[]): Promise<void>;
 }
 
-/** Opens the config's trackers. @param history lines that a resumed run has logged already, so that no step is written twice */
+/**
+ * Opens the trackers of a config.
+ * @param history metrics that a resumed run has already logged, so that no step is written twice
+ */
 export async function openTrackers(
   loggers: readonly string[],
   folder: RunFolder,
@@ -27,7 +33,7 @@ export async function openTrackers(
   return trackers;
 }
 
-/** metrics.csv. A new metric becomes the last column, and the complete file is rewritten. */
+/** Writes metrics.csv. A metric that appears for the first time becomes the last column, and the file is rewritten. */
 class CsvFile implements Tracker {
   readonly #files: FileSystem;
   readonly #path: string;
@@ -57,12 +63,12 @@ class CsvFile implements Tracker {
   }
 }
 
-/** Key of a line's step, which is a separate field of an event. */
+/** Metric with the number of the step, which TensorBoard events have as a separate field. */
 const STEP = 'training/global_step';
 
 /**
- * events.out.tfevents.* in the run folder. `tensorboard --logdir runs` shows each run under its folder's name. A resumed run writes another
- * file, which makes TensorBoard forget the repeated steps.
+ * Writes TensorBoard files (events.out.tfevents.*) to the run folder. `tensorboard --logdir runs` shows each run by the name of its folder.
+ * A resumed run starts another file, so that TensorBoard discards steps that are trained again.
  */
 class EventFile implements Tracker {
   readonly #files: FileSystem;
@@ -76,7 +82,7 @@ class EventFile implements Tracker {
   static async open({ files, path }: RunFolder, history: readonly Metrics[]): Promise<EventFile> {
     const earlier = (await files.list(path)).filter((name) => name.includes('tfevents')).length;
     const seconds = Date.now() / 1000;
-    // Readers take the files of a folder in the order of their names.
+    // The name contains the time and a counter, because TensorBoard reads the files of a folder in the order of their names.
     const name = `events.out.tfevents.${Math.floor(seconds)}.${hostname()}.${process.pid}.${earlier}`;
     const file = new EventFile(files, `${path}/${name}`);
     await files.write(file.#path, fileHeader(seconds));

@@ -1,4 +1,4 @@
-/** Supports a supervised run's config as `model.path`: trains that model first, unless it exists. */
+/** Supports the config of a supervised run as `model.path`: trains that model first, unless it is already trained. */
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -16,8 +16,8 @@ import { say } from './progress.ts';
 import { runSupervised, supervisedFolder } from './supervised.ts';
 
 /**
- * Returns the config with a folder for `model.path`: the final checkpoint of the supervised run, in its own folder next to the training
- * run's. Throws StoppedError if a signal ended the supervised run early, InputError while another process trains it.
+ * If `model.path` is the config of a supervised run, replaces it by the final checkpoint of that run, whose folder is next to the training
+ * run's. Throws StoppedError if a signal ended the supervised run early, InputError if another process is training it.
  */
 export async function withWarmStart(config: TrainConfig): Promise<TrainConfig> {
   const { path: source } = config.model;
@@ -39,7 +39,7 @@ async function make(config: SftConfig, source: string, sha256: string | undefine
   await runSupervised(held.files, config);
 }
 
-/** Returns the SHA-256 of the task's module; undefined for a shipped task. */
+/** Returns the SHA-256 of the task module's files; undefined for a shipped task. */
 async function taskHash({ task }: SftConfig): Promise<string | undefined> {
   if (task.module === undefined) return undefined;
   const opened = await openTask(task);
@@ -47,14 +47,14 @@ async function taskHash({ task }: SftConfig): Promise<string | undefined> {
   return opened.sha256;
 }
 
-/** True if the run imitated this version of the task. */
+/** True if the existing supervised run was trained on this version of the task module. */
 async function isOfTask(config: SftConfig, sha256: string | undefined): Promise<boolean> {
   const file = join(supervisedFolder(config), 'task.json');
   const made = existsSync(file) ? ((await readJsonFile(file)) as { sha256?: string }).sha256 : undefined;
   return made === sha256;
 }
 
-/** True if a run with this exact config and task has finished: the checkpoint of its last step exists and is intact. */
+/** True if a supervised run with exactly this config and task has finished: its last checkpoint exists and is intact. */
 async function isMade(config: SftConfig, sha256: string | undefined): Promise<boolean> {
   const path = lastCheckpoint(config);
   if (!(await isOfConfig(config)) || !(await isOfTask(config, sha256)) || !existsSync(path)) return false;

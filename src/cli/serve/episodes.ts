@@ -1,16 +1,19 @@
-/** Finds the episode of a request: the one that its path or metadata names, or the one whose conversation it extends. */
+/**
+ * Finds the episode to which a request belongs: the one that the request's path or metadata names, or the one whose conversation it
+ * extends.
+ */
 
 import { ApiError, type CallRequest, type ClientGroups, type ClientTrajectory } from '../../extensions/client/index.ts';
 
-/** Names by which a request identifies its episode. */
+/** Names of the group and the trajectory that a request gives in its path or metadata, and the client that sent the request. */
 export interface EpisodeName {
   group?: string | undefined;
   trajectory?: string | undefined;
-  /** Caller that the episode belongs to. Undefined: a caller without a key, which can name every episode. */
+  /** Client that owns the episode. Undefined: a client without API key, which can use every episode. */
   owner?: string | undefined;
 }
 
-/** Returns the episode of a call; creates one if needed. Throws ApiError for an invalid name. */
+/** Returns the episode to which a request belongs, or opens a new one. Throws ApiError for an invalid name. */
 export function episodeOf(groups: ClientGroups, request: CallRequest, place: EpisodeName): ClientTrajectory {
   const { group = request.metadata['group'], trajectory = request.metadata['trajectory'], owner } = place;
   for (const given of [group, trajectory]) if (given !== undefined) checkName(given);
@@ -19,7 +22,7 @@ export function episodeOf(groups: ClientGroups, request: CallRequest, place: Epi
   return known ?? groups.open({ group, name, owner });
 }
 
-/** Returns the unnamed open episode whose conversation the request extends farthest; among equals, the first. */
+/** Returns the open episode without a name whose conversation is the longest beginning of the request's messages; of several, the first. */
 function extended(
   groups: ClientGroups,
   request: CallRequest,
@@ -32,15 +35,17 @@ function extended(
   return best === 0 ? undefined : unnamed[ranks.indexOf(best)];
 }
 
-/** Returns the owner's episode of that name. A caller without a key finds every episode, first its own. */
+/**
+ * Returns the client's episode of this name. A client without API key also finds episodes of other clients, if it has none of that name.
+ */
 function named(groups: ClientGroups, name: string, owner?: string): ClientTrajectory | undefined {
   const all = groups.episodes.filter((one) => one.name === name);
   return all.find((one) => one.owner === owner) ?? (owner === undefined ? all[0] : undefined);
 }
 
 /**
- * Finds an episode by a completion's id, its own id or `group/trajectory`. Who knows the random id can use it; names are the owner's.
- * Throws ApiError if no such episode is open or waiting for its step.
+ * Finds an episode by the id of one of its completions, by its own id, or by `group/trajectory`. Any client can use an id, because ids are
+ * random; only the owner can use the name. Throws ApiError if no such episode is open or waiting for its step.
  */
 export function findEpisode(groups: ClientGroups, id: string, owner?: string): ClientTrajectory {
   const own = /^(?:chatcmpl-|resp_|msg_)?([0-9a-f]{24})(?:-[0-9a-f]{8})?$/.exec(id)?.[1];
@@ -53,11 +58,11 @@ export function findEpisode(groups: ClientGroups, id: string, owner?: string): C
   );
 }
 
-/** Returns the full name of an episode; undefined if it has none. */
+/** Returns the name of an episode, `group/trajectory`; undefined if it has none. */
 export const nameOf = ({ group, trajectory }: EpisodeName): string | undefined =>
   trajectory === undefined ? undefined : `${group ?? ''}/${trajectory}`;
 
-/** Throws ApiError if the text cannot name a group or a trajectory. */
+/** Throws ApiError if the text is not allowed as the name of a group or a trajectory. */
 export function checkName(name: string): void {
   if (/^(?![.\s])[^/\\\p{C}]{1,64}$/u.test(name)) return;
   throw new ApiError(

@@ -1,6 +1,6 @@
 /**
- * An HTTP server for JSON. It checks who can send requests (token, origin, host) and limits the body's bytes and the request's seconds. It
- * sends one JSON object or server-sent events. routes.ts defines the paths.
+ * An HTTP server for JSON. Checks who may send requests (token, origin, host), and limits the size and the duration of a request. Answers
+ * with a JSON object or with server-sent events. routes.ts defines the paths.
  */
 
 import { isUtf8 } from 'node:buffer';
@@ -14,56 +14,58 @@ import { jsonDepth } from '../../tasks/tools/plain.ts';
 import { say } from '../run/progress.ts';
 
 export interface HttpRequest {
-  /** True for a request without a body. */
+  /** True if the request has no body. */
   isEmpty?: boolean;
-  /** Reads and parses the body. */
+  /** Reads the request's body and parses it as JSON. */
   json(): Promise<unknown>;
-  /** Aborts if the client disconnects before the answer was sent. */
+  /** Aborts if the client disconnects before the answer is complete. */
   signal: AbortSignal;
-  /** Digest of the caller's X-Client-Id header or API key. Undefined if it sends neither. */
+  /** Hash of the request's X-Client-Id header or API key; undefined if the request has neither. */
   client?: string | undefined;
 }
 
-/** A JSON body, or events that are sent one by one as server-sent events: by their type's name (`named`), or without a name. */
+/** A JSON body, or a stream of server-sent events: without names (`events`), or each named by its type (`named`). */
 export type HttpAnswer = { body: unknown } | { events: AsyncIterable<unknown> } | { named: AsyncIterable<NamedEvent> };
 
-/** Handlers of a path, by method. */
+/** Handlers of one path, by HTTP method. */
 export type Actions = Readonly<Record<string, (request: HttpRequest) => HttpAnswer | Promise<HttpAnswer>>>;
 
-/** Finds a path by its decoded parts; undefined for an unknown path. Throws ApiError for invalid parts. */
+/** Returns the handlers of a path, given by its decoded parts; undefined for an unknown path. Throws ApiError for invalid parts. */
 export type Routes = (parts: string[]) => Actions | undefined;
 
 export interface ListenOptions {
   host: string;
-  /** 0 = any free port. */
+  /** Port to listen on; 0 = any free port. */
   port: number;
   token?: string | undefined;
-  /** Origins of pages that can send requests. */
+  /** Origins of web pages that are allowed to send requests. */
   allowOrigins?: readonly string[];
-  /** Time limits in milliseconds to receive a request's headers, and the complete request. */
+  /** Time limits in milliseconds for receiving the headers of a request (headersMs) and all of it (requestMs). */
   headersMs?: number;
   requestMs?: number;
-  /** Time limit in milliseconds for answers in flight when the server closes. */
+  /** Milliseconds that unfinished answers get when the server closes. */
   closeMs?: number;
 }
 
 export interface Listening {
-  /** http://host:port */
+  /** Address of the server, as http://host:port. */
   url: string;
-  /** Sends the answers in flight, then closes every connection. Resolves once all are closed. */
+  /** Waits for unfinished answers, then closes all connections. Resolves when all are closed. */
   close(): Promise<void>;
 }
 
-/** A conversation of the longest context has a few hundred kilobytes. */
+/** Maximum size of a request's body. A conversation that fills the longest context has a few hundred kilobytes. */
 const MAX_BODY_BYTES = 4 * 2 ** 20;
 const MAX_DEPTH = 64;
-/** Kinds of refusals that are logged. Callers can name any parameter. */
+/**
+ * Maximum number of kinds of refused requests that are logged. A client could otherwise fill the log, because it can name any parameter.
+ */
 const MAX_KINDS = 64;
 const LOOPBACK = ['localhost', '127.0.0.1', '::1'];
 
 const isLoopback = (host: string): boolean => LOOPBACK.includes(host);
 
-/** Throws InputError if other machines could reach the host without a token. */
+/** Throws InputError if the server has no token although other machines could reach it. */
 export function checkReach(host: string, token: string | undefined): void {
   if (isLoopback(host) || token) return;
   throw new InputError(
@@ -71,7 +73,7 @@ export function checkReach(host: string, token: string | undefined): void {
   );
 }
 
-/** Starts the server. Throws InputError if other machines could reach the host without a token, and if the port is taken. */
+/** Starts the server. Throws InputError if it has no token although other machines could reach it, or if the port is taken. */
 export async function listen(routes: Routes, options: ListenOptions): Promise<Listening> {
   const { host, port, token, headersMs = 10_000, requestMs = 60_000, closeMs = 5000 } = options;
   checkReach(host, token);
@@ -169,12 +171,12 @@ const LOST = new ApiError(
   { status: 503, code: 'device_lost' },
 );
 
-/** Logs the first refusal of each kind. */
+/** Logs refused requests: only the first of each kind (status and error code). */
 class Refusals {
   readonly #kinds = new Set<string>();
 
   log(error: unknown): void {
-    if (!(error instanceof InputError)) return; // `failure` logs those
+    if (!(error instanceof InputError)) return; // `failure` logs other errors
     const { status = 400, code = null, param = null } = error instanceof ApiError ? error : {};
     const kind = `${status} ${code ?? param?.replaceAll(/\d+/g, '') ?? ''}`;
     if (this.#kinds.has(kind) || this.#kinds.size >= MAX_KINDS) return;
@@ -191,7 +193,7 @@ function failure(error: unknown): ApiError {
   return new ApiError(`The run failed at this request: ${describe(error)}`, { status: 500 });
 }
 
-/** Returns the body of an error in the shape of the API that the request is for: Anthropic's, or OpenAI's. */
+/** Returns the JSON body of an error, in the form of the API that the request used: Anthropic's or OpenAI's. */
 function bodyOf({ url = '', headers }: IncomingMessage, error: ApiError): object {
   const isAnthropic = headers['anthropic-version'] !== undefined || /\/messages(\?|$)/.test(url);
   return isAnthropic ? anthropicError(error) : error.body;
@@ -237,7 +239,10 @@ async function sendEvents(
   response.end();
 }
 
-/** Returns an error as an event. OpenAI documents the fields of the event itself, but its packages read those of `error`. */
+/**
+ * Returns an error as a server-sent event. OpenAI documents the fields on the event itself, but its client libraries read them from
+ * `error`.
+ */
 function errorEvent(body: object, { message, code, param }: ApiError, sent: number): object {
   return 'type' in body ? body : { type: 'error', sequence_number: sent, code, message, param, ...body };
 }
@@ -248,14 +253,14 @@ function pathOf({ url = '/' }: IncomingMessage): string[] {
   try {
     if (path.startsWith('/') && path.length <= 512) return path.slice(1).split('/').map(decodeURIComponent);
   } catch {
-    // Handled by the throw below.
+    // decodeURIComponent failed. The error is thrown below.
   }
   throw new ApiError('The path cannot be read.', { status: 400 });
 }
 
 /**
- * Throws ApiError for a request that a foreign page makes a browser send, under the page's own name for this machine (DNS rebinding) or
- * under ours.
+ * Throws ApiError for a request that a foreign web page makes the user's browser send: by a host name of the page that resolves to this
+ * machine (DNS rebinding), or by the name or address of this machine.
  */
 function checkCaller(
   { headers }: IncomingMessage,
@@ -284,20 +289,23 @@ function checkCaller(
 
 const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
 
-/** Returns the caller's API key. */
+/** Returns the API key of a request. */
 function keyOf({ headers }: IncomingMessage): string | undefined {
   const key = headers['x-api-key']; // Anthropic's clients
   return /^Bearer (.+)$/i.exec(headers.authorization ?? '')?.[1] ?? (typeof key === 'string' ? key : undefined);
 }
 
-/** Returns a digest of the name that the caller gives itself, or of its key. Checkpoints contain it, so it must not show the key. */
+/**
+ * Returns a hash of the request's X-Client-Id header or, without it, of its API key. A hash, because checkpoints contain the value and must
+ * not contain the key.
+ */
 function clientOf(request: IncomingMessage): string | undefined {
   const name = request.headers['x-client-id'];
   const given = typeof name === 'string' && name !== '' ? `id ${name}` : keyOf(request) && `key ${keyOf(request)}`;
   return given && digest(given).toString('hex').slice(0, 16);
 }
 
-/** Throws ApiError for a wrong token. The time of the comparison does not depend on the token. */
+/** Throws ApiError if the request's token is wrong. The comparison takes the same time for every token. */
 function checkToken(request: IncomingMessage, token: string | undefined): void {
   if (token === undefined) return;
   const given = keyOf(request);

@@ -1,6 +1,7 @@
 /**
- * The paths of the server: OpenAI's /v1/chat/completions, /v1/responses and /v1/models, Anthropic's /v1/messages, and paths for rewards,
- * steps and the state of the run. Every path also exists under /v1/t/GROUP/TRAJECTORY, which names the episode of its calls.
+ * The paths of the server: OpenAI's /v1/chat/completions, /v1/responses and /v1/models, Anthropic's /v1/messages, and our own for rewards,
+ * steps and the state of the run. Every path also exists with the prefix /v1/t/GROUP/TRAJECTORY, which names the episode that its calls
+ * belong to.
  */
 
 import * as v from 'valibot';
@@ -25,29 +26,29 @@ import type { Metrics } from '../../grpo/metrics.ts';
 import { checkName, type EpisodeName, episodeOf, findEpisode, nameOf } from './episodes.ts';
 import type { Actions, HttpAnswer, HttpRequest, Routes } from './listen.ts';
 
-/** The parts of a run that requests use. */
+/** The parts of a run that request handlers use. */
 export interface ServedRun {
   groups: ClientGroups;
   /** Returns the metrics of the last finished step. */
   metrics(): Metrics | undefined;
-  /** Default number of groups of a step. */
+  /** Default number of groups that a training step takes. */
   trainBatchSize: number;
-  /** Runs a step on that many complete groups. Undefined if steps start automatically. */
+  /** Runs a training step on this number of complete groups. Undefined if steps start automatically. */
   step?: ((groups: number) => Promise<Metrics>) | undefined;
-  /** Maximum number of calls in flight or waiting for a slot. */
+  /** Maximum number of generation calls that are running or waiting for a slot. Further calls are refused with status 429. */
   maxCalls?: number;
 }
 
 const MAX_CALLS = 1024;
 
 const ID = v.object({ id: v.string('the id of a completion, or "group/trajectory"') });
-/** Schema of a reward; `ClientTrajectory.reward` validates the numbers. */
+/** Fields of a request to /v1/rewards. `ClientTrajectory.reward` checks the values. */
 const REWARD = { id: v.unknown(), reward: v.unknown(), acc: v.unknown(), turns: v.unknown(), extra: v.unknown() };
 const GROUPS = '1, 2, 3, ... or "all"';
 const RESET = { complete: v.optional(v.boolean('true to drop complete groups, too; or false')) };
 const STEP = { groups: v.optional(v.union([v.literal('all'), whole(1, Infinity, GROUPS)], GROUPS)) };
 
-/** Returns the routes of a run. */
+/** Returns the server's paths and their handlers. */
 export function routes(run: ServedRun): Routes {
   const { groups, maxCalls = MAX_CALLS } = run;
   const created = Math.floor(Date.now() / 1000);
@@ -55,7 +56,7 @@ export function routes(run: ServedRun): Routes {
   const kept = new KeptResponses();
   let calls = 0;
 
-  /** Answers a request of another API by way of chat completions. */
+  /** Handles a request of another API: translates it to a chat completion, and the answer back. */
   const translated = (translate: (body: unknown) => Translated, name: EpisodeName): Actions => ({
     async POST(request) {
       const { body, episode, ...api } = translate(await request.json());
@@ -69,7 +70,10 @@ export function routes(run: ServedRun): Routes {
     },
   });
 
-  /** @param known the episode whose reply the request names */
+  /**
+   * Handles a chat completion request.
+   * @param known episode that contains the earlier reply to which the request refers, if any
+   */
   async function complete(body: unknown, request: HttpRequest, place: EpisodeName, known?: ClientTrajectory) {
     const { signal, client: owner } = request;
     const call = readRequest(body, groups.served);
@@ -84,7 +88,7 @@ export function routes(run: ServedRun): Routes {
     calls += replies;
     const over = () => {
       calls -= replies;
-      // The episode's first call failed, so the caller has no name for it.
+      // Closes an episode whose first call failed: the client has received no id for it, so no later call can use it.
       if (trajectory.name === undefined && trajectory.rows().length === 0) trajectory.abort();
     };
     try {
@@ -109,7 +113,7 @@ export function routes(run: ServedRun): Routes {
     incomplete_groups: groups.incomplete,
     complete_groups: groups.complete,
     groups_per_step: run.trainBatchSize,
-    /** Number of requests by field, for fields that were accepted although they change nothing. */
+    /** For each request field that is accepted but has no effect: the number of requests that had it. */
     hints: groups.hints,
   });
 
@@ -145,7 +149,7 @@ export function routes(run: ServedRun): Routes {
   };
 }
 
-/** Returns a model with the fields of OpenAI's and of Anthropic's API. */
+/** Returns the description of the served model, with the fields of both OpenAI's and Anthropic's API. */
 const modelShape = (id: string, created: number) => ({
   id,
   object: 'model',
@@ -178,7 +182,10 @@ async function step({ groups, trainBatchSize, step: take }: ServedRun, request: 
   return { body: { object: 'step', metrics: await take(count) } };
 }
 
-/** Drops the caller's episodes; those of all clients if the caller has no key. */
+/**
+ * Drops the client's episodes whose group is not complete, and with `complete: true` also complete groups. Drops those of all clients if
+ * the request has no API key.
+ */
 async function reset(groups: ClientGroups, request: HttpRequest): Promise<HttpAnswer> {
   const { complete = false } = readBody(RESET, await optionalJson(request));
   const dropped = groups.reset(request.client, complete);
@@ -190,7 +197,7 @@ function remove(groups: ClientGroups, id: string, owner: string | undefined): Ht
   return { body: { object: 'trajectory', id, deleted: true } };
 }
 
-/** Returns the path without the name of an episode. Throws ApiError for an invalid name. */
+/** Splits a path into the name of the episode (/v1/t/GROUP/TRAJECTORY, optional) and the rest. Throws ApiError for an invalid name. */
 function placeOf(parts: string[]): { path: string; name: EpisodeName } {
   const [version, t, group, trajectory, ...rest] = parts;
   if (version !== 'v1' || t !== 't' || parts.length < 4) return { path: parts.join('/'), name: {} };

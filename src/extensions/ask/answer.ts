@@ -1,7 +1,4 @@
-/**
- * Answers one problem as training would sample it, and reports tokens, tool calls and tool outputs while they are
- * generated.
- */
+/** Generates the answer to one problem as a training sample is generated. Reports tokens, tool calls and tool outputs as they arrive. */
 
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { type AgentLoopOutput, runAgentLoop } from '../../rollout/agent/loop.ts';
@@ -14,30 +11,30 @@ import { generateOptions, GREEDY } from '../../grpo/generate/options.ts';
 
 /** Options of `answer`. */
 export interface AnswerOptions extends Pick<AgentLoopInput, 'signal' | 'onTokens' | 'onMessage'> {
-  /** Sampling, turns and limits. */
+  /** Config of sampling, turns and limits of tokens. */
   config: TrainConfig;
-  /** Task of the problem. Its tools run; its reward is not called. */
+  /** Task of the problem. Its tools are executed; its reward is not computed. */
   task: Task;
   /** Tokenizer of the model that answers. */
   tokenizer: ChatTokenizer;
   /**
-   * Engine that generates the answer. A trainer can use the same engine at the same time and gets the same tokens as
-   * without the answer. But the answer takes a slot, `takeStats` counts it, and it must end before the weights change.
+   * Engine that generates the answer. A trainer can use it at the same time, and its samples have the same tokens as without the answer.
+   * But the answer takes one slot, is counted by `takeStats`, and must end before the weights are updated.
    */
   rollout: TurnEngine;
-  /** A problem of the task, or the result of `questionOf`. */
+  /** A problem of the task, or a user's question converted by `questionOf`. */
   problem: Problem;
-  /** Random key; the same key, weights and problem give the same answer. */
+  /** Key of the random numbers. The same key, weights and problem give the same answer. */
   key: [number, number];
-  /** True to always take the most likely token. Default: false, so the answer is sampled as in training. */
+  /** True to take the most likely token at each position. Default: false, so tokens are sampled as in training. */
   greedy?: boolean;
-  /** Maximum number of tokens of prompt and answer, if the engine has space for more than the config sets. */
+  /** Maximum number of tokens of prompt and answer together. Default: that of the config. Set it if the engine's slots are longer. */
   contextLength?: number;
 }
 
 let asked = 0;
 
-/** Answers one problem. Throws InputError if its prompt leaves fewer tokens than the longest answer needs. */
+/** Generates the answer to one problem. Throws InputError if the prompt is so long that an answer of the maximum length would not fit. */
 export function answer(options: AnswerOptions): Promise<AgentLoopOutput> {
   const { config, task, tokenizer, rollout, problem, key, greedy = false, contextLength } = options;
   const { signal, onTokens, onMessage } = options;

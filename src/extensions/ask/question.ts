@@ -1,4 +1,4 @@
-/** Turns a user's own question into a problem of a task, and counts its tokens. */
+/** Converts a user's own question to a problem of a task, and counts the tokens of its prompt. */
 
 import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
@@ -9,9 +9,9 @@ import type { Message, Problem, Task } from '../../tasks/task.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 
 /**
- * Returns the question as a problem of the task, without a reference answer. Its text replaces a problem's text; see
- * Task.ask. With `earlier` messages it continues that conversation. Throws InputError for a task of environments, whose
- * problems are not texts.
+ * Returns the user's question as a problem of the task, without a reference answer: the task's prompt format with `text` in place of a
+ * problem's text (see Task.ask). `earlier` messages are put before the question, to continue a conversation. Throws InputError for a task
+ * with environments, which a question cannot set up.
  */
 export async function questionOf(task: Task, text: string, earlier: readonly Message[] = []): Promise<Problem> {
   if (task.environments?.length)
@@ -28,7 +28,7 @@ function withLast(messages: readonly Message[], content: string): Message[] {
   return [...messages.slice(0, -1), { ...messages[messages.length - 1], content }];
 }
 
-/** Number of tokens of a problem's prompt under `config`. */
+/** Returns the number of tokens of a problem's prompt under `config`. */
 export function questionTokens(
   { config, task, tokenizer }: { config: TrainConfig; task: Task; tokenizer: ChatTokenizer },
   problem: Problem,

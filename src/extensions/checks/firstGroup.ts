@@ -1,4 +1,4 @@
-/** Checks before a run: generates the first group with the untrained model, and times a step on this device. */
+/** Checks before a run: generates a group of step 1 with the untrained model, and times a step on this device. */
 
 import { withRewardWeights } from '../../tasks/rewards/combine.ts';
 import { correctionSettings } from '../../grpo/correction/settings.ts';
@@ -11,9 +11,9 @@ import { rowTokens } from '../../grpo/update/rows.ts';
 import { PolicyUpdater } from '../../grpo/update/updater.ts';
 
 /**
- * Generates a group exactly as step 1 will generate it again, token for token, and leaves no state behind that a run
- * would see. Generates nothing if models score and their code is not loaded yet.
- * @param of.problem number of the group in step 1; default: 0
+ * Generates a group of step 1 in advance. The run will sample the same tokens again, and is not affected. Generates nothing if reward
+ * models score the samples.
+ * @param of.problem index of the group in step 1; default: 0
  */
 export async function firstGroup(
   generation: GenerationContext,
@@ -36,17 +36,16 @@ export async function firstGroup(
   }
 }
 
-/** Seconds of a step. */
+/** Measured seconds of a step. */
 interface TimedStep {
   generationS: number;
   updateS: number;
 }
 
 /**
- * Returns the seconds of a step of `count` problems: generation, and log-probs with gradients. The gradients are cleared and the
- * optimizer does not run, so that a run is not affected. Mini-batches after the first are assumed to take as long as
- * the first. Undefined if models score, or if `signal` aborts, which is checked between samples and at the end of a
- * mini-batch.
+ * Times the generation and the update of a step with `count` prompts, and returns both in seconds. Only the first mini-batch is timed; the
+ * others are assumed to take as long. The gradients are cleared and the optimizer does not run, so a run is not affected. Undefined if
+ * reward models score the samples, or if `signal` aborts (checked between samples and after a mini-batch).
  */
 export async function timedStep(
   { config, engine, task }: GenerationContext & { engine: TrainerEngine },
@@ -68,7 +67,7 @@ export async function timedStep(
     const { samples } = await generateSamples(problems, options);
     const generated = performance.now();
     if (signal.aborted) return undefined;
-    await gradients(samples.slice(0, config.rollout.n)); // compiles pipelines that a run compiles once
+    await gradients(samples.slice(0, config.rollout.n)); // not timed: the first pass compiles kernels
     if (signal.aborted) return undefined;
     const compiled = performance.now();
     await gradients(samples);

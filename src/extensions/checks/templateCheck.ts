@@ -1,4 +1,4 @@
-/** Checks what a chat template does with a run's conversations, before its first step. */
+/** Checks before step 1 whether the chat template drops or refuses parts of a run's conversations. */
 
 import { InputError } from '../../errors.ts';
 import type { CalledTurn, ChatTokenizer } from '../../model/tokenizer/chat.ts';
@@ -20,7 +20,7 @@ interface CheckedRun {
   config: TrainConfig;
   task: Pick<Task, 'name' | 'tools' | 'environments'>;
   tokenizer: ChatTokenizer;
-  /** Replaces the parser that rollout.multiTurn.format names. */
+  /** Parser for tool calls. Default: the parser of rollout.multiTurn.format. */
   toolParser?: ToolParser | undefined;
 }
 
@@ -31,25 +31,24 @@ interface CheckedProblems {
 
 const allOf = ({ training, heldOut }: CheckedProblems): Problem[] => [...heldOut, ...training];
 
-/** Parameters of a tool that is rendered by its name alone. */
+/** Parameters of the marked tool, of which only the name and the description are searched in the rendered prompt. */
 const NO_PARAMETERS = { type: 'object' as const, properties: {}, required: [] };
 const SCHEMAS = 'tool schemas (rollout.multiTurn.toolSchemasInPrompt)';
 
-/** Maximum number of distinct role sequences whose prompts are rendered with markers. */
+/** Maximum number of different sequences of roles that are checked, each by rendering one prompt with a marker in every message. */
 const MAX_SHAPES = 64;
 
 /**
- * Returns a sentence for each part of a run's prompts that the template drops. Throws InputError if the template
- * refuses a prompt, or if training could not work: the model would not see the last message of a prompt, or the replies
- * of its tools or environment. Other losses are only reported, because rewards can teach what a lost system message or
- * schema says.
+ * Returns a sentence for each part of a run's prompts that the template drops. Throws InputError if the template refuses a prompt, or drops
+ * a part without which training cannot work: the last message of a prompt, or the outputs of tools or an environment. A dropped system
+ * message or tool schema is only reported, because the model can learn its content from the rewards.
  */
 export function checkTemplate(run: CheckedRun, problems: CheckedProblems): string[] {
   const { config, task, tokenizer, toolParser } = run;
   const notes = promptLosses(run, problems, writesSchemas(config.rollout, tokenizer));
   const { maxAssistantTurns, maxToolCalls } = agentLimits(config);
   if (maxAssistantTurns < 2) return notes;
-  // A custom loop formats tool results itself.
+  // Other agent loops are skipped: they format tool results themselves.
   const looping = ({ agentName = config.rollout.agent.defaultAgentLoop }: Problem) => agentName === 'tool_agent';
   const parts = allOf(problems)
     .filter(looping)
@@ -63,8 +62,7 @@ export function checkTemplate(run: CheckedRun, problems: CheckedProblems): strin
 }
 
 /**
- * Same check for the problems of a first step and the held-out problems. Also throws UserCodeError for an invalid
- * problem.
+ * Same check as `checkTemplate`, for the problems of step 1 and the held-out problems. Also throws UserCodeError for an invalid problem.
  */
 export async function checkFirstPrompts(run: Omit<CheckedRun, 'task'> & { task: Task }): Promise<string[]> {
   const { config, task } = run;
@@ -79,8 +77,8 @@ export async function checkFirstPrompts(run: Omit<CheckedRun, 'task'> & { task: 
 }
 
 /**
- * Returns a sentence for each part of the prompts that the template drops, and one for prompts that are already
- * formatted by a template. Throws like `checkTemplate`.
+ * Returns a sentence for each part of the prompts that the template drops, and one if prompts already contain tags of a chat template.
+ * Throws like `checkTemplate`.
  */
 export function promptLosses(
   { task, tokenizer }: Pick<CheckedRun, 'task' | 'tokenizer'>,
@@ -102,8 +100,8 @@ export function promptLosses(
 }
 
 /**
- * Returns a sentence for each part that the template drops from requests with their own messages and tools; [] if it writes all of them.
- * Calls need no branch in the template, because `CallTemplate` writes them into the content.
+ * For runs whose clients send their own messages and tools: returns a sentence for each part of a request that the template drops; [] if it
+ * drops none. Tool calls are not checked, because `CallTemplate` writes them into the content if the template has no code for them.
  */
 export function requestLosses(tokenizer: ChatTokenizer, toolParser: ToolParser, withSchemas = false): string[] {
   const messages = ['system', 'user'].map((role) => ({ role, content: '1' }));
@@ -124,7 +122,7 @@ export function requestLosses(tokenizer: ChatTokenizer, toolParser: ToolParser, 
   });
 }
 
-/** Throws InputError if a tool's result does not reach the model. */
+/** Throws InputError if the template drops the result of a tool call. */
 function expectToolResults(tokenizer: ChatTokenizer, { stopToken }: ToolParser, name: string): void {
   const end = stopToken === undefined ? undefined : (tokenizer.idOf(stopToken) ?? tokenizer.eosTokenIds[0]);
   const called: CalledTurn | undefined =
@@ -132,7 +130,7 @@ function expectToolResults(tokenizer: ChatTokenizer, { stopToken }: ToolParser, 
   tokenizer.encodeContinuation([{ role: 'tool', content: '1' }], called);
 }
 
-/** First problem of each sequence of roles, with its tools. */
+/** Returns the first problem of each sequence of roles, with its tools. Prompts of the same roles are rendered alike. */
 function shapesOf(problems: readonly Problem[], task: CheckedRun['task']): { problem: Problem; tools: Tool[] }[] {
   const shapes = new Map<string, { problem: Problem; tools: Tool[] }>();
   for (const problem of problems) {
@@ -145,7 +143,7 @@ function shapesOf(problems: readonly Problem[], task: CheckedRun['task']): { pro
   return [...shapes.values()];
 }
 
-/** Names of the parts of a prompt that the template drops. */
+/** Returns the names of the parts of a prompt that the template drops. */
 function lostInPrompt(tokenizer: ChatTokenizer, problem: Problem, withSchemas: boolean): string[] {
   const { messages } = problem;
   const schema = markerOf(messages.length);
@@ -172,7 +170,7 @@ function lostInPrompt(tokenizer: ChatTokenizer, problem: Problem, withSchemas: b
 }
 
 /**
- * Tags that the template writes between turns: names of control tokens, and texts that look like one but are ordinary
+ * Returns the tags that the template writes between turns: names of control tokens, and texts such as <tag> or [TAG] that are ordinary
  * tokens.
  */
 function turnTags(tokenizer: ChatTokenizer): string[] {
@@ -190,10 +188,7 @@ function turnTags(tokenizer: ChatTokenizer): string[] {
   return [...new Set([...tokens.filter((token) => tokenizer.namesControl(token)), ...tags])];
 }
 
-/**
- * Returns a sentence on prompts that already contain the tags that the template writes around a message;
- * undefined otherwise.
- */
+/** Returns a sentence if prompts already contain tags that the template writes around messages; undefined otherwise. */
 function templatedTwice(tokenizer: ChatTokenizer, { training, heldOut }: CheckedProblems): string | undefined {
   const tags = turnTags(tokenizer);
   const isFromOutside = ({ role }: Message) => role !== 'system' && role !== 'assistant';

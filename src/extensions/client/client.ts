@@ -1,4 +1,7 @@
-/** The client of one episode: `chat.completions.create` in the shape of the `openai` package, served by the engine that trains. */
+/**
+ * The client for the calls of one episode: `chat.completions.create` as in the `openai` package, served by the engine that is being
+ * trained.
+ */
 
 import { type Head, chunkOf, callShape, completionOf, logprobsOf, randomId, usageOf } from './api/reply.ts';
 import { readRequest, type CallRequest } from './api/request.ts';
@@ -8,26 +11,26 @@ import type { ClientGroups } from './groups.ts';
 import type { ClientTrajectory, TrajectoryOptions } from './trajectory.ts';
 
 interface RequestOptions {
-  /** Cancels the call and drops its tokens. The episode can continue with the same call or another one. */
+  /** Cancels the call and drops its tokens. The episode stays open for further calls. */
   signal?: AbortSignal | undefined;
 }
 
-/** Like `client.chat.completions` of the `openai` package. */
+/** Same methods as `client.chat.completions` of the `openai` package. */
 export interface ChatCompletions {
-  /** Yields chunks while the model samples. If the reader stops, the call is cancelled. Throws ApiError. */
+  /** Streams chunks while the model samples. If the reader stops early, the call is cancelled. Throws ApiError. */
   create(
     params: CompletionParams & { stream: true },
     options?: RequestOptions,
   ): Promise<AsyncIterableIterator<ChatCompletionChunk>>;
-  /** Returns one completion. Throws ApiError if the request is refused, and rethrows errors of the engine. */
+  /** Returns one complete chat completion. Throws ApiError if the request is refused, and rethrows errors of the engine. */
   create(params: CompletionParams & { stream?: false | null }, options?: RequestOptions): Promise<ChatCompletion>;
 }
 
-/** Makes the calls of one episode. The reward is set on its `trajectory`. */
+/** Makes the model calls of one episode. After the last call, set the reward by `trajectory.reward`. */
 export class TrainingClient {
-  /** The episode, to which the client sends the reward. */
+  /** The episode with its tokens. Its `reward` method takes the reward. */
   readonly trajectory: ClientTrajectory;
-  /** Same shape as in the `openai` package. */
+  /** Same structure as in the `openai` package. */
   readonly chat: { completions: ChatCompletions };
 
   constructor(groups: ClientGroups, options: TrajectoryOptions = {}) {
@@ -42,7 +45,7 @@ export class TrainingClient {
   }
 }
 
-/** Runs one call and returns the complete answer. */
+/** Runs one call and returns the complete chat completion. */
 export async function completed(
   groups: ClientGroups,
   trajectory: ClientTrajectory,
@@ -54,8 +57,8 @@ export async function completed(
 }
 
 /**
- * Runs one call and returns its chunks. Resolves with the first token. If the call fails before a token, rejects like `completed`, so that
- * a refusal does not become a stream.
+ * Runs one call and returns its chunks. Resolves when the first token is sampled. If the call fails before that, rejects like `completed`,
+ * so that a refused request gets an HTTP error instead of a stream.
  */
 export async function streamed(
   groups: ClientGroups,

@@ -1,4 +1,6 @@
-/** Trains on the calls of a user's own agent. The agent calls the model through a client and sets a reward, then the trainer steps. */
+/**
+ * Trains on the calls of a user's own agent. The agent calls the model through a client and sets a reward; the trainer then runs a step.
+ */
 
 import { InputError } from '../../errors.ts';
 import type { Task } from '../../tasks/task.ts';
@@ -16,35 +18,38 @@ import type { TrajectoryOptions } from './trajectory.ts';
 export interface ClientTrainerOptions extends TrainerEvents {
   /** Result of `resolveTrainConfig`. */
   config: TrainConfig;
-  /** A local or a remote engine. */
+  /** A local engine or one in a worker. */
   engine: TrainerEngine;
-  /** Task whose held-out problems `trainer.validate()` uses. Default: none. */
+  /** Task whose held-out problems `trainer.validate()` evaluates. Default: none. */
   task?: Task;
-  /** Limits on open and waiting episodes. */
+  /** Limits on the episodes that are open or wait for their step. */
   limits?: ClientLimits;
-  /** Runs a step's work while no other caller uses the model. Default: runs it immediately. */
+  /** Runs `work`, a training step, once no other caller uses the model. Default: runs `work` immediately. */
   alone?<T>(work: () => Promise<T>): Promise<T>;
 }
 
-/** Selects the groups on which a step trains. */
+/** Selects the groups that a step trains on. */
 export interface ClientStepOptions {
-  /** Number of complete groups to wait for and train on; 'all' = those that are complete now. Default: data.trainBatchSize. */
+  /**
+   * Number of complete groups to wait for and train on; 'all' = all groups that are complete when the step is called. Default:
+   * data.trainBatchSize.
+   */
   groups?: number | 'all';
-  /** Cancels the wait: the step rejects and takes no groups. */
+  /** Ends the wait for complete groups: the step rejects, and the groups stay for the next step. */
   signal?: AbortSignal;
 }
 
-/** Trainer of `Learner.client` and `webgrpo serve`: groups the episodes of clients and runs GrpoTrainer's step on complete groups. */
+/** Trainer behind `Learner.client`: groups the episodes of clients and runs GrpoTrainer's step on complete groups. */
 export class ClientTrainer {
-  /** The trainer, for checkpoints, evaluations and state. */
+  /** The GrpoTrainer, for checkpoints, evaluations and its state. */
   readonly trainer: GrpoTrainer;
-  /** The open and waiting episodes. */
+  /** The episodes that are open or wait for their step, by group. */
   readonly groups: ClientGroups;
   readonly #config: TrainConfig;
   #stepping: Promise<unknown> = Promise.resolve();
   #alone: NonNullable<ClientTrainerOptions['alone']> = (work) => work();
 
-  /** Throws InputError for settings that cannot be combined with clients. */
+  /** Throws InputError for settings that do not work with clients. */
   constructor({ config, engine, task = NO_TASK, limits = {}, alone, ...events }: ClientTrainerOptions) {
     this.#config = config;
     if (alone) this.#alone = alone;
@@ -58,8 +63,8 @@ export class ClientTrainer {
   }
 
   /**
-   * Waits for complete groups and runs one GRPO step on them. Concurrent steps run one after the other. Throws InputError if the wait ends
-   * without enough groups. A failed step returns its groups.
+   * Waits for complete groups and runs one GRPO step on them. Calls made at the same time run one after the other. Throws InputError if the
+   * wait ends before enough groups are complete. If a step fails, its groups can be trained on again.
    */
   async step(options: ClientStepOptions = {}): Promise<{ metrics: Metrics; samples: Sample[] }> {
     const turn = this.#stepping.then(() => this.#step(options));
@@ -87,7 +92,7 @@ export class ClientTrainer {
     }
   }
 
-  /** Aborts every open episode and ends waiting steps. The engine stays open. */
+  /** Aborts all open episodes and ends steps that wait for groups. The engine stays open. */
   async close(): Promise<void> {
     await this.groups.end();
     await this.#stepping;

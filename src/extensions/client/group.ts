@@ -1,4 +1,4 @@
-/** A group of episodes: its key, its samples for a step, and its state in a checkpoint. */
+/** A group of episodes: its key, its samples for a training step, and its state in a checkpoint. */
 
 import { hash } from '../../tasks/random.ts';
 import type { Message } from '../../tasks/task.ts';
@@ -10,28 +10,31 @@ import type { ClientTrajectory } from './trajectory.ts';
 
 export interface Group {
   key: string;
-  /** Caller to which all its episodes belong. */
+  /** Client that owns all episodes of the group. */
   owner?: string;
-  /** Number of the group, unique in the run. Tells groups apart in a step. */
+  /** Number of the group, unique in the run. */
   number: number;
-  /** Part of the random keys of the episodes that join. See RandomStreams. */
+  /** Part of the random keys of the group's episodes. See RandomStreams. */
   stream: number;
   members: Set<ClientTrajectory>;
   rewarded: ClientTrajectory[];
-  /** Number of episodes that ever joined. */
+  /** Number of episodes that have joined the group so far, including aborted ones. */
   joined: number;
   timer?: ReturnType<typeof setTimeout>;
 }
 
 type SavedGroup = SavedEpisodes['groups'][number];
 
-/** Assigns a separate random stream to every group: under the same weights, no two groups sample with the same keys. */
+/** Assigns a random stream to each group. Under the same weights, no two groups get the same stream. */
 export class RandomStreams {
-  /** The newest weight version, and the streams assigned under it. */
+  /** The newest weight version, and the streams that were assigned under that version. */
   #version = 0;
   #given = new Set<number>();
 
-  /** Starts a new weight version. Does nothing for older versions, which return after a failed step or a device loss. */
+  /**
+   * Starts a new weight version. Ignores an older version, to which the weights return after a failed step or a device loss.
+   * @param alive groups that keep their streams
+   */
   advance(version: number, alive: readonly Group[]): void {
     if (version <= this.#version) return;
     this.#version = version;
@@ -39,11 +42,11 @@ export class RandomStreams {
   }
 
   /**
-   * Returns a stream for group `number`. For the first group of a question under new weights, the stream depends only on the question and
-   * the version. For any other group it depends on the number, which is unique in the run.
+   * Returns a stream for a new group. For the first group of a question under new weights, the stream depends only on the question and the
+   * weight version, so that a run can be repeated. For later groups it also depends on `number`, which is unique in the run.
    */
   take(key: string, version: number, number: number): number {
-    // Streams of older weights are forgotten, so the first group of a question can have had its stream already.
+    // Streams of older versions have been forgotten. The stream of a question's first group may be in use, so it is not taken again.
     let stream = version < this.#version ? undefined : hash(key, version, 0);
     for (let attempt = 0; stream === undefined || this.#given.has(stream); attempt++)
       stream = hash(key, version, number + 1, attempt);
@@ -51,25 +54,27 @@ export class RandomStreams {
     return stream;
   }
 
-  /** Returns the state for a checkpoint. */
+  /** Returns the state of the streams for a checkpoint. */
   save(): NonNullable<SavedEpisodes['streams']> {
     return { version: this.#version, given: [...this.#given] };
   }
 
-  /** Adds the streams of a checkpoint. */
+  /** Adds the streams that are stored in a checkpoint. */
   restore({ version, given }: NonNullable<SavedEpisodes['streams']>, alive: readonly Group[]): void {
     this.advance(version, alive);
     for (const stream of given) this.#given.add(stream);
   }
 }
 
-/** Returns the key that all episodes of one group share. */
+/**
+ * Returns a key that is equal for all episodes of one group: its name, or else the first messages, the tools and the `user` of the request.
+ */
 export function keyOf({ messages, toolsKey, user = '' }: CallRequest, group: string | undefined): string {
   if (group !== undefined) return JSON.stringify(['name', group]);
   return JSON.stringify(['messages', firstMessages(messages), toolsKey, user]);
 }
 
-/** Returns the rows of a group's episodes. Rows of one episode are adjacent. */
+/** Returns a group's episodes as training samples. An episode with forks has several, one after the other. */
 export function samplesOf({ number, rewarded }: Group, group: number): Sample[] {
   return rewarded.flatMap((episode) => {
     const { start, groupName, result } = episode;
@@ -81,7 +86,7 @@ export function samplesOf({ number, rewarded }: Group, group: number): Sample[] 
   });
 }
 
-/** True if the sampled tokens of all episodes are equal, so that nothing can be compared. */
+/** True if all episodes of a group have sampled the same tokens. Their comparison then teaches nothing. */
 export function hasEqualReplies({ rewarded }: Group): boolean {
   const texts = rewarded.map((episode) =>
     episode.rows().map(({ trajectory: { responseIds, mask } }) => responseIds.filter((_, t) => mask[t] === 1).join()),
@@ -89,7 +94,7 @@ export function hasEqualReplies({ rewarded }: Group): boolean {
   return rewarded.length > 1 && new Set(texts.map((rows) => rows.join(';'))).size === 1;
 }
 
-/** Returns the number of updates between the weights that sampled the oldest token and those from which step `step` starts. */
+/** Returns the number of weight updates between the sampling of the oldest token and the start of step `step`. */
 export function stalenessMax(samples: readonly Sample[], step: number): number {
   const versions = samples.flatMap(({ trajectory: { mask, weightVersions } }) =>
     [...(weightVersions ?? [])].filter((_, t) => mask[t] === 1),
@@ -104,14 +109,14 @@ function messageOf({ role, content, toolCalls = [] }: ChatMessage): Message {
   return { role, content: [content, ...calls].filter((part) => part !== '').join('\n') };
 }
 
-/** Returns the group for a checkpoint. Episodes without an answered call are omitted. */
+/** Returns the state of a group for a checkpoint. Episodes in which no call was answered are omitted. */
 export function saveGroup({ key, owner, number, joined, members, rewarded }: Group, isComplete: boolean): SavedGroup {
   const saved = [...members].flatMap((one) => one.save() ?? []);
   const own = owner !== undefined && { owner };
   return { key, ...own, number, joined, isComplete, members: saved, rewarded: rewarded.map(({ id }) => id) };
 }
 
-/** Creates a group of restored episodes. */
+/** Creates a group from its state in a checkpoint and its restored episodes. */
 export function restoreGroup(
   { key, owner, number, joined, rewarded }: SavedGroup,
   stream: number,

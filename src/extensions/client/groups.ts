@@ -1,9 +1,10 @@
 /**
- * Sample source for clients: the caller opens episodes, calls the model and sets rewards; this class groups the episodes.
+ * Sample source for clients: callers open episodes, call the model and set rewards; ClientGroups puts the episodes into groups for
+ * training.
  *
- * A group is complete when `rollout.n` of its trajectories have a reward. Steps take groups in the order of completion. Generation is
- * paused from the moment a step has its groups until the new weights are in place. Open calls then continue after their last token under
- * the new weights. Every token keeps the weight version that sampled it.
+ * A group is complete when `rollout.n` of its episodes have a reward. Steps take groups in the order in which they became complete.
+ * Generation is paused from the moment a step has its groups until the new weights are in place. Open calls then continue after their last
+ * token under the new weights. For every token the version of the weights that sampled it is stored.
  */
 
 import { type DeviceLostError, InputError } from '../../errors.ts';
@@ -37,26 +38,28 @@ import { checkConfig, type ClientLimits, COUNTED, NO_TASK } from './settings.ts'
 import { CallTemplate } from './template.ts';
 import { ClientTrajectory, type TrajectoryHost, type TrajectoryOptions } from './trajectory.ts';
 
-/** Returns the error of every call after the end of the run. */
+/** Returns the error with which every call fails after the end of the run. */
 export const runOverError = (): ApiError =>
   new ApiError('The run has ended and accepts no more episodes.', { status: 503, code: 'run_over' });
 
-/** Groups the episodes of clients and hands complete groups to the trainer. */
+/** Collects the episodes of clients into groups, and passes complete groups to the trainer. */
 export class ClientGroups extends NothingInFlight implements SampleSource {
   readonly inFlight = this;
-  /** The model as clients see it: name, temperature, vocabulary. Requests are validated against it. */
+  /** Name, temperature and vocabulary size of the model, against which requests are validated. */
   readonly served: ServedModel;
   readonly #config: TrainConfig;
   #engine: TrainerEngine;
   readonly #limits: Required<Omit<ClientLimits, 'toolParser' | 'strict'>>;
   readonly #host: TrajectoryHost;
-  /** Incomplete groups. A key has several if more than `rollout.n` of its episodes run at the same time. */
+  /**
+   * Groups that still need episodes or rewards. There can be several of one key, if more than `rollout.n` episodes of that key are open.
+   */
   #incomplete: Group[] = [];
   readonly #groupOf = new Map<ClientTrajectory, Group>();
   #complete: Group[] = [];
-  /** Groups and counters of the current step, restored if the step fails. */
+  /** The groups and counters that the current step has taken. They are put back if the step fails. */
   #currentStep: { step: number; groups: Group[]; requestedGroups: number | undefined; counts: Metrics } | undefined;
-  /** Aborts when the engine's device is lost. */
+  /** Aborts when the engine's GPU device is lost. */
   #deviceLost = new AbortController();
   #requestedGroups: number | undefined;
   #nextGroupNumber = 0;
@@ -65,14 +68,14 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   #counts: Metrics = {};
   readonly #hints: Hints;
   #isEqualNoted = false;
-  /** True once an episode had a reward, or the user was told that none has. */
+  /** True once an episode has had a reward, or once a note was printed that none has. */
   #isTold = false;
-  /** Calls in flight, the time since which there are any, and the seconds with any since the last step. */
+  /** Number of calls in flight, time of its last change, and seconds with at least one call since the last step. */
   readonly #generating = { calls: 0, since: 0, seconds: 0 };
   readonly #waiters: (() => void)[] = [];
   #closed = false;
 
-  /** Throws InputError for settings that require the trainer to generate the samples itself. */
+  /** Throws InputError for settings that work only if the trainer generates the samples itself. */
   constructor(config: TrainConfig, engine: TrainerEngine, limits: ClientLimits = {}) {
     super();
     checkConfig(config);
@@ -113,13 +116,13 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     };
   }
 
-  /** Opens an episode. The episode joins a group at its first call. */
+  /** Creates an episode. Its first call assigns it to a group. */
   open(options: TrajectoryOptions = {}): ClientTrajectory {
     if (this.#closed) throw runOverError();
     return new ClientTrajectory(this.#host, options);
   }
 
-  /** Episodes that are open or waiting for their step, in the order in which they joined. */
+  /** Episodes that are open or wait for their step, in the order of their first calls. */
   get episodes(): ClientTrajectory[] {
     return [...this.#groupOf.keys()];
   }
@@ -134,12 +137,12 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     return this.#groupOf.has(trajectory);
   }
 
-  /** Number of episodes that have an answer and wait for their reward or their next call. */
+  /** Number of open episodes without a call in flight in which at least one call was answered. */
   get unrewarded(): number {
     return this.episodes.filter(({ state, isIdle }) => state === 'open' && isIdle).length;
   }
 
-  /** Number of requests that had each field that was taken and changes nothing. */
+  /** For each request field that was accepted but has no effect: the number of requests that had it. */
   get hints(): Record<string, number> {
     return this.#hints.counts;
   }
@@ -159,12 +162,12 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     this.#streams.advance(version, this.#incomplete);
   }
 
-  /** Number of updates so far, which is also the weight version. */
+  /** Version of the weights: the number of updates so far. */
   get version(): number {
     return this.#version;
   }
 
-  /** Parses tool calls out of replies. */
+  /** Parser of tool calls in replies. */
   get toolParser(): ToolParser {
     return this.#host.template.toolParser;
   }
@@ -174,7 +177,10 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     return this.#engine.tokenizer;
   }
 
-  /** Returns the owner's open episodes with the same first messages and tools, and the same `group` if one is given. */
+  /**
+   * Returns the open episodes of a client that could belong to one group with the request: same `group` name if there is one, otherwise the
+   * same first messages and tools.
+   */
   openEpisodesLike(request: CallRequest, group?: string, owner?: string): ClientTrajectory[] {
     const key = keyOf(request, group);
     const groups = this.#incomplete.filter((one) => one.key === key && one.owner === owner);
@@ -182,9 +188,10 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   }
 
   /**
-   * Drops the owner's episodes that are open or wait for their group, and returns their number. Calls in flight end with an error.
-   * @param owner undefined = every owner
-   * @param complete true to drop complete groups, too
+   * Drops a client's episodes that are open or wait for their group to become complete. Calls in flight end with an error. Returns the
+   * number of dropped episodes.
+   * @param owner client; undefined = all clients
+   * @param complete true to drop complete groups as well
    */
   reset(owner?: string, complete = false): number {
     const isOwn = (group: Group) => owner === undefined || group.owner === owner;
@@ -201,7 +208,8 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   }
 
   /**
-   * Resolves to true when `groups` groups are complete, to false if `signal` aborts or the run ends first. Rejects if the device is lost.
+   * Waits until this number of groups is complete. Resolves to false if `signal` aborts or the run ends first. Rejects if the GPU device is
+   * lost.
    */
   wait(groups: number, signal?: AbortSignal): Promise<boolean> {
     return this.#waitForGroups(() => groups, signal);
@@ -222,13 +230,13 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     return condition();
   }
 
-  /** Sets how many groups the next step takes. Default: data.trainBatchSize. */
+  /** Sets the number of complete groups that the next step takes. Default: data.trainBatchSize. */
   requestStep(groups: number | undefined): void {
     this.#requestedGroups = groups;
     this.#notifyWaiters();
   }
 
-  /** Resolves to true when the next step has its groups, to false if `stop` aborts. */
+  /** Waits until enough groups for the next step are complete. Resolves to false if `stop` aborts first. */
   override async ready(stop: AbortSignal): Promise<boolean> {
     await this.run();
     const defaultGroups = this.#limits.stepWhen === 'complete' ? this.#config.data.trainBatchSize : Infinity;
@@ -267,7 +275,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     return { samples, drawn: wholeTrajectories(samples), seconds, genSeconds, stats, metrics };
   }
 
-  /** Adds the episodes of a checkpoint. Without a state, returns the groups and counters of a failed step. */
+  /** Adds the episodes of a checkpoint. If `state` is undefined, puts back the groups and counters that a failed step had taken. */
   override restore(state: unknown, { vocabSize }: { vocabSize: number }): void {
     if (state === undefined) this.#putBack();
     else this.#restoreEpisodes(state, vocabSize);
@@ -284,7 +292,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     if (this.#version === step) this.#version--; // a device loss has reset it to 0
   }
 
-  /** Returns the open and the complete groups as plain JSON. */
+  /** Returns all groups, complete or not, as plain JSON. */
   override save(): Promise<unknown> {
     const open = this.#incomplete.map((group) => saveGroup(group, false));
     const groups = [...this.#complete.map((group) => saveGroup(group, true)), ...open];
@@ -299,8 +307,8 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   }
 
   /**
-   * Adds a checkpoint's episodes, except those still in memory, which are newer. Open ones are aborted unless callers are separate
-   * processes (`limits.outlives`).
+   * Adds the episodes of a checkpoint, except those that are still in memory in a newer state. Restored open episodes are aborted, unless
+   * clients are other processes (`limits.outlives`), which can continue them.
    */
   #restoreEpisodes(state: unknown, vocabSize: number): void {
     const { version, number, counts, groups, streams } = decodeEpisodes(state, vocabSize);
@@ -316,7 +324,8 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
       const missing = saved.members.filter(({ id }) => !inMemory.has(id));
       const episodes = missing.map((one) => ClientTrajectory.restore(this.#host, one));
       if (episodes.length === 0) continue;
-      // If the saved group is still in memory, that group keeps its stream and this one needs another.
+      // The stored group can still be in memory with other episodes. That group keeps its random stream, so the restored one gets a new
+      // stream.
       const isInMemory = [...this.#groupOf.values()].some((group) => group.number === saved.number);
       const stream = isInMemory ? this.#streams.take(key, version, this.#nextGroupNumber++) : saved.members[0].key[1];
       const group = restoreGroup(saved, stream, episodes);
@@ -328,7 +337,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     this.#notifyWaiters();
   }
 
-  /** Called when the engine lost its device: open calls and the wait for a step reject with `error`. New calls wait for `attach`. */
+  /** Handles the loss of the engine's GPU device: open calls and the wait for a step reject with `error`. New calls wait for `attach`. */
   handleDeviceLoss(engine: TrainerEngine, error: DeviceLostError): void {
     if (this.#closed || engine !== this.#engine || this.#deviceLost.signal.aborted) return;
     this.#version = 0; // restoring a checkpoint sets another
@@ -337,8 +346,8 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   }
 
   /**
-   * Continues on an engine with restored weights. After a device loss, open episodes and complete groups stay unchanged. Episodes that a
-   * step has trained on are not used again, even if the restored checkpoint is older than that step.
+   * Continues on a new engine with restored weights. After a device loss, open episodes and complete groups are still in memory. An episode
+   * that a step has trained on is not used again, even if the restored checkpoint is older than that step.
    */
   attach(engine: TrainerEngine): void {
     if (engine === this.#engine) return;
@@ -358,7 +367,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     await this.#engine.rollout.resume();
   }
 
-  /** Runs an evaluation while open calls continue. Pauses generation afterwards. */
+  /** Runs an evaluation. Calls of clients continue meanwhile; generation is paused afterwards. */
   override async evaluate<T>(run: (onQueued: () => Promise<void>) => Promise<T>): Promise<T> {
     try {
       return await run(() => this.run());
@@ -367,7 +376,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     }
   }
 
-  /** Aborts every open episode and ends waiting steps. Called once, when the run has ended. */
+  /** Ends the run: aborts all open episodes and ends steps that wait for groups. Call it once. */
   async end(): Promise<void> {
     this.#closed = true;
     await this.run(); // a paused engine would never end the aborted calls
@@ -424,7 +433,10 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     else if (group.rewarded.length === group.members.size) this.#waitForMore(group);
   }
 
-  /** Waits `timeoutMs` for more episodes, because all members have a reward but the group is too small. */
+  /**
+   * Called when all members of a group have a reward but there are fewer than `rollout.n`. Waits `timeoutMs` for more episodes, then closes
+   * the group.
+   */
   #waitForMore(group: Group): void {
     clearTimeout(group.timer);
     group.timer = setTimeout(() => {
@@ -436,7 +448,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     }, this.#host.timeoutMs);
   }
 
-  /** Forgets a group and its rewarded episodes. */
+  /** Drops an incomplete group and its rewarded episodes. */
   #drop(group: Group): void {
     for (const one of group.rewarded) {
       this.#host.count('client/lost_trajectories');
@@ -457,7 +469,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     this.#incomplete = this.#incomplete.filter((other) => other !== group);
   }
 
-  /** Says once that as many episodes wait for a reward as a step needs. */
+  /** Prints a note, once, if as many episodes wait for a reward as a step needs and no episode has had a reward so far. */
   #noteUnrewarded(): void {
     const { data, rollout } = this.#config;
     if (this.size < data.trainBatchSize * rollout.n || this.unrewarded < data.trainBatchSize * rollout.n) return;
@@ -475,7 +487,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     );
   }
 
-  /** Adds to the calls in flight, and to the time with any. */
+  /** Changes the number of calls in flight, and updates the seconds with at least one call. */
   #noteCalls(more: number): void {
     const now = performance.now() / 1000;
     const generating = this.#generating;

@@ -1,6 +1,6 @@
 import type { ServedModel } from './api/request.ts';
 
-/** Most names that are counted apart. Clients can send any name. */
+/** Maximum number of field names that are counted separately, because clients can send any names. Further names count as "other". */
 const MAX_NAMES = 64;
 
 const WORDS: Readonly<Record<string, (served: ServedModel) => string>> = {
@@ -10,7 +10,7 @@ const WORDS: Readonly<Record<string, (served: ServedModel) => string>> = {
   parallel_tool_calls: () => 'parallel_tool_calls: only the first call of a reply is returned',
 };
 
-/** Counts the fields of requests that were taken and change nothing, and notes the first of each. */
+/** Counts request fields that are accepted but have no effect. Prints a note at the first occurrence of each. */
 export class Hints {
   readonly #served: ServedModel;
   readonly #note: (line: string) => void;
@@ -21,12 +21,12 @@ export class Hints {
     this.#note = note;
   }
 
-  /** Number of requests that had each field. */
+  /** Number of requests that had each of the fields. */
   get counts(): Record<string, number> {
     return Object.fromEntries(this.#counts);
   }
 
-  /** Counts the fields of one request. */
+  /** Counts the fields without effect of one request. */
   take(names: readonly string[]): void {
     for (const given of names) {
       const name = this.#counts.has(given) || this.#counts.size < MAX_NAMES ? given : 'other';

@@ -1,7 +1,4 @@
-/**
- * Clients in the shape of OpenAI's API whose calls are trained on. Used by `Learner.client()` and `webgrpo serve`. See
- * docs/guides/client.md.
- */
+/** Clients with OpenAI's API whose calls are trained on. Used by `Learner.client()` and `webgrpo serve`. See docs/guides/client.md. */
 
 export { ApiError } from './api/apiError.ts';
 export { anthropicError, fromMessages } from './api/anthropic.ts';

@@ -1,11 +1,11 @@
-/** Converts the episodes of clients to plain JSON for a checkpoint: open ones, and those waiting for their group or step. */
+/** Converts the episodes of clients to plain JSON for a checkpoint: open episodes, and those that wait for their group or step. */
 
 import * as v from 'valibot';
 import { arraysSchema, readInFlight, savedReward, whole } from '../../grpo/generate/savedGroups.ts';
 import { encodeArrays } from '../../grpo/generate/sampleCodec.ts';
 import { type DrawnSoFar, TURN_FIELDS, TURN_REQUIRED } from '../../rollout/tokenLog.ts';
 
-/** @param vocabSize number of tokens in the model's vocabulary */
+/** Returns the schema of the stored episodes. Token ids must be below `vocabSize`. */
 function episodesSchema(vocabSize: number) {
   const called = v.object({ id: v.string(), name: v.string() });
   const message = v.object({
@@ -82,7 +82,7 @@ function episodesSchema(vocabSize: number) {
   });
 }
 
-/** The episodes of clients in a checkpoint. */
+/** State of the clients' episodes in a checkpoint. */
 export type SavedEpisodes = v.InferOutput<ReturnType<typeof episodesSchema>>;
 export type SavedTrajectory = SavedEpisodes['groups'][number]['members'][number];
 export type SavedSequence = SavedTrajectory['sequences'][number];
@@ -101,6 +101,6 @@ const encodeTrajectory = ({ sequences, ...rest }: SavedTrajectory): unknown => (
   })),
 });
 
-/** Parses the result of `encodeEpisodes`. Throws InputError for any other value. */
+/** Validates what `encodeEpisodes` has returned. Throws InputError for any other value. */
 export const decodeEpisodes = (state: unknown, vocabSize: number): SavedEpisodes =>
   readInFlight(episodesSchema(vocabSize), state);

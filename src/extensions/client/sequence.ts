@@ -1,6 +1,6 @@
 /**
- * One token sequence of a trajectory: a prompt, sampled replies, and the messages between them. A request that continues the sequence
- * appends tokens. Tokens in the sequence are never encoded again.
+ * One token sequence of a trajectory: a prompt, the replies sampled after it, and the messages between them. A request whose messages
+ * extend the sequence appends tokens; tokens already in the sequence are never re-encoded.
  */
 
 import { InputError } from '../../errors.ts';
@@ -11,45 +11,47 @@ import type { Generation, Trajectory } from '../../rollout/types.ts';
 import { type ChatMessage, isSame } from './api/messages.ts';
 import type { SavedSequence } from './saved.ts';
 
-/** A reply, and its end in the sequence. */
+/** A reply, and where it ends in the sequence. */
 export interface Reply {
-  /** Number of the reply within its episode, in the order of the answers. Missing in older checkpoints. */
+  /** Index of the reply among all replies of the episode, in the order in which they ended. Missing in older checkpoints. */
   call?: number;
   /** Number of messages up to and including the reply. */
   messages: number;
   /** Number of tokens after the prompt, up to and including the reply. */
   tokens: number;
-  /** Text that the chat template rendered before the reply, including the reply's header. */
+  /** Text that the chat template rendered for everything before the reply, including the header of the reply's turn. */
   rendered: string;
-  /** The reply's text without its calls, as the template must render it again. */
+  /** Text of the reply without its tool calls. A later rendering of the conversation must contain the same text. */
   content: string;
   calls: { id: string; name: string }[];
-  /** True if the reply ended without an end token. The continuation then adds one. */
+  /**
+   * True if the reply has no end token, for example because it reached the token limit. The next turn then starts with an added end token.
+   */
   isOpen: boolean;
-  /** Stop token at the end of the reply. */
+  /** The end token with which the reply ended; undefined if it has none. */
   endToken?: number | undefined;
   stopReason: Generation['stopReason'];
 }
 
-/** Renders the messages between two replies. */
+/** Data needed to encode the messages between two replies. */
 interface TurnTemplate {
   tokenizer: ChatTokenizer;
-  /** Control token after a turn's calls; undefined if the format has none. */
+  /** Control token that ends a turn with tool calls; undefined if the call format has none. */
   stopToken: string | undefined;
 }
 
 /** A token sequence with the replies that were sampled in it. */
 export class Sequence extends TokenLog {
   readonly promptIds: Uint32Array;
-  /** Key of the tools that replies can call. */
+  /** Identifies the tools that were offered with the sequence's requests: equal for equal tools. */
   readonly toolsKey: string;
   readonly messages: ChatMessage[] = [];
   readonly replies: Reply[] = [];
-  /** Part of the random key, unique among the sequences of a trajectory. */
+  /** Part of the random key; unique among the sequences of a trajectory. */
   number = 0;
   /** True while a call in flight extends this sequence. */
   isBusy = false;
-  /** Number of replies that were sampled in another sequence. */
+  /** Number of leading replies that were sampled in the sequence from which this one was forked. */
   #shared = 0;
 
   private constructor(promptIds: Uint32Array, after: ArrayLike<number>, toolsKey: string) {
@@ -59,12 +61,15 @@ export class Sequence extends TokenLog {
     this.push({ responseIds: after });
   }
 
-  /** Creates a sequence from a conversation's tokens. Tokens beyond `maxPromptLength` become context in the response. */
+  /**
+   * Creates a sequence from the tokens of a conversation. Tokens beyond `maxPromptLength` are put into the response, excluded from the
+   * loss.
+   */
   static start(ids: Uint32Array, maxPromptLength: number, toolsKey: string): Sequence {
     return new Sequence(ids.slice(0, maxPromptLength), ids.subarray(maxPromptLength), toolsKey);
   }
 
-  /** Restores what `save` returned. */
+  /** Creates a sequence from the result of `save`. */
   static restore({ promptIds, toolsKey, drawn, ...saved }: SavedSequence & { number: number }): Sequence {
     const sequence = new Sequence(promptIds, [], toolsKey);
     sequence.number = saved.number;
@@ -75,7 +80,7 @@ export class Sequence extends TokenLog {
     return sequence;
   }
 
-  /** Returns the state up to the last reply, without a call in flight. Undefined if no reply was sampled in this sequence. */
+  /** Returns the state up to the last reply, without the tokens of a call in flight. Undefined if no reply was sampled in this sequence. */
   save(): SavedSequence | undefined {
     const { number, toolsKey, messages, replies } = this;
     const promptIds = Uint32Array.from(this.promptIds);
@@ -87,8 +92,8 @@ export class Sequence extends TokenLog {
   }
 
   /**
-   * Returns a new sequence with the tokens up to the end of reply `index`. These are context there, because the original sequence trains
-   * them.
+   * Returns a new sequence (a fork) with the tokens up to the end of reply `index`. These are excluded from the fork's loss, because the
+   * original sequence already trains on them.
    */
   branch(index: number): Sequence {
     const reply = this.replies[index];
@@ -99,7 +104,7 @@ export class Sequence extends TokenLog {
     return branch;
   }
 
-  /** Returns the index of the last reply that `messages` extend: all messages up to it are equal. Returns -1 without such a reply. */
+  /** Returns the index of the last reply up to which all messages equal the beginning of `messages`; -1 without such a reply. */
   matches(messages: readonly ChatMessage[], toolsKey: string): number {
     if (toolsKey !== this.toolsKey) return -1;
     let same = 0;
@@ -118,7 +123,8 @@ export class Sequence extends TokenLog {
   }
 
   /**
-   * Returns the tokens that append `messages` after the last reply and open the next reply. Undefined if the template cannot render that.
+   * Returns the tokens that append `messages` after the last reply, including the header of the next reply. Undefined if the chat template
+   * cannot append these messages.
    */
   continuation(messages: readonly ChatMessage[], template: TurnTemplate): Uint32Array | undefined {
     try {
@@ -138,8 +144,8 @@ export class Sequence extends TokenLog {
       return tokenizer.encodeContinuation(plain, calledTurn(called, { stopToken, endToken, before: 0 }));
     }
     const rest = tokenizer.encodeContinuation(plain);
-    // The template continues after an end token. If the model did not sample one, it is added here, outside the loss like all of these
-    // tokens.
+    // The template's text continues after an end token. If the model has sampled none, one is added here; like all tokens of this function
+    // it is excluded from the loss.
     return isOpen ? Uint32Array.of(tokenizer.eosTokenIds[0], ...rest) : rest;
   }
 
@@ -157,8 +163,8 @@ export class Sequence extends TokenLog {
 }
 
 /**
- * Returns the lowest number that no sequence has. After a failed call, that is the number of its removed sequence, so that a retry samples
- * the same.
+ * Returns the lowest number that no sequence has. A failed call removes its sequence, so a retry gets the same number and samples the same
+ * tokens.
  */
 export function freeNumber(sequences: readonly Sequence[]): number {
   const taken = sequences.map(({ number }) => number);

@@ -1,35 +1,37 @@
-/** Limits of a client run, and a check of settings that cannot be combined with clients. */
+/** Limits of a run with clients, and a check for settings that do not work with clients. */
 
 import { InputError } from '../../errors.ts';
 import type { ToolParser } from '../../rollout/tools/parser.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { hasRewardModels } from '../../grpo/generate/options.ts';
 
-/** Limits on open and waiting episodes. */
+/** Limits on episodes that are open or wait for their step. */
 export interface ClientLimits {
   /**
-   * Seconds without a call after which an episode is aborted, and without a new episode after which a waiting group is closed. Default:
-   * 600.
+   * Time limit in seconds, after which an episode without a new call is aborted, and a group that waits for more episodes is closed.
+   * Default: 600.
    */
   timeoutS?: number;
-  /** Maximum number of episodes that are open or waiting for their step; more are refused (429). Default: 4096. */
+  /** Maximum number of episodes that are open or wait for their step. Further ones are refused with status 429. Default: 4096. */
   maxTrajectories?: number;
-  /** Replaces the parser that rollout.multiTurn.format names. */
+  /** Parser for tool calls. Default: the parser of rollout.multiTurn.format. */
   toolParser?: ToolParser;
-  /** Condition for `fit` to start a step. 'complete' = enough groups are complete (default); 'asked' = `requestStep` was called. */
+  /** When `fit` starts a step: 'complete' = as soon as enough groups are complete (default); 'asked' = after a call of `requestStep`. */
   stepWhen?: 'complete' | 'asked';
-  /** True to refuse fields that change nothing, other model names and temperatures, instead of counting them. */
+  /**
+   * True to refuse requests with fields that have no effect, or with another model name or temperature. Default: such fields are counted.
+   */
   strict?: boolean;
-  /** Called with a line for the user: the first of each hint that was taken, and a group of equal replies. */
+  /** Called with a line for the user: at the first request with a field that has no effect, and at the first group with equal replies. */
   note?: (line: string) => void;
   /**
-   * True if callers are other processes (`webgrpo serve`): open episodes of a checkpoint then continue. Default: callers live in this
-   * process, so these episodes are aborted and counted.
+   * True if clients are other processes (`webgrpo serve`), so that open episodes of a checkpoint can continue. Default: clients are in this
+   * process and ended with it, so these episodes are aborted and counted.
    */
   outlives?: boolean;
 }
 
-/** Task for reading a config's sampling settings. No problem is taken from it. */
+/** Task without problems, for functions that require a task to read a config's sampling settings. */
 export const NO_TASK = {
   name: 'client',
   train: (): never => {
@@ -41,7 +43,7 @@ export const NO_TASK = {
   },
 };
 
-/** Throws InputError for settings that require the trainer to generate the samples itself. */
+/** Throws InputError for settings that work only if the trainer generates the samples itself. */
 export function checkConfig({ algorithm, rollout, reward }: TrainConfig): void {
   const wrong = [
     ['rollout.overSampleRate', rollout.overSampleRate > 0],
@@ -58,7 +60,7 @@ export function checkConfig({ algorithm, rollout, reward }: TrainConfig): void {
     );
 }
 
-/** Metrics that count events since the previous step. */
+/** Metrics of `client/` that count events since the last step. */
 export const COUNTED = [
   'client/calls',
   'client/continuations',

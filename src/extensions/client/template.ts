@@ -1,4 +1,4 @@
-/** Renders requests by a chat template. Also checks whether the template would render an earlier reply exactly as it was sampled. */
+/** Renders requests by the chat template. Also checks whether the template renders an earlier reply exactly as it was sampled. */
 
 import { type ChatTokenizer, TextTooLongError } from '../../model/tokenizer/chat.ts';
 import { lostRoles, OTHER_TEMPLATE } from '../../model/tokenizer/lostText.ts';
@@ -8,12 +8,12 @@ import { refuse } from './api/apiError.ts';
 import { type ChatMessage, templateMessage } from './api/messages.ts';
 import type { Reply } from './sequence.ts';
 
-/** Renders the requests of a run. */
+/** Renders the requests of clients by the model's chat template. */
 export class CallTemplate {
   readonly tokenizer: ChatTokenizer;
-  /** Parses tool calls out of replies. */
+  /** Parser of tool calls in replies. */
   readonly toolParser: ToolParser;
-  /** Control token after a turn's calls, and its id. Undefined if the format has none. */
+  /** Control token that ends a turn with tool calls, and its id. Undefined if the call format has none. */
   readonly stopToken: string | undefined;
   readonly stopTokenId: number | undefined;
   readonly #toolSchemasInPrompt: boolean;
@@ -29,12 +29,12 @@ export class CallTemplate {
     this.#toolSchemasInPrompt = toolSchemasInPrompt;
   }
 
-  /** Returns the text of a conversation, including the header of the next reply. */
+  /** Returns the text of a conversation, including the header of the next reply's turn. */
   render(messages: readonly ChatMessage[], tools: readonly Tool[]): string {
     return this.tokenizer.applyChatTemplate(this.#given(messages), this.#tools(tools));
   }
 
-  /** Returns the tokens of a conversation. Names of control tokens in messages are ordinary text. */
+  /** Returns the tokens of a conversation. Names of control tokens inside messages are encoded as ordinary text. */
   encode(messages: readonly ChatMessage[], tools: readonly Tool[]): Uint32Array {
     const given = this.#given(messages);
     if (!this.#writesResults && messages.some(({ role }) => role === 'tool')) this.#expectResults(given, tools);
@@ -50,7 +50,7 @@ export class CallTemplate {
     }
   }
 
-  /** Throws if the template drops tool results. Otherwise the agent would believe that the model has read them. */
+  /** Throws ApiError if the template drops tool results: the agent would otherwise assume that the model has read them. */
   #expectResults(given: Parameters<ChatTokenizer['applyChatTemplate']>[0], tools: readonly Tool[]): void {
     const lost = lostRoles(given, (marked) => this.tokenizer.applyChatTemplate(marked, this.#tools(tools)));
     if (lost.includes('tool'))
@@ -62,19 +62,20 @@ export class CallTemplate {
   }
 
   /**
-   * True if the template renders the same text before `reply` and then the reply itself. False, for example, for templates that drop the
-   * thoughts of earlier turns.
+   * True if the template still renders the same text before `reply` and the same text for the reply. False, for example, if it drops the
+   * reasoning of earlier turns.
    */
   keeps(reply: Reply, rendered: string): boolean {
     if (!rendered.startsWith(reply.rendered)) return false;
     return squeezed(rendered.slice(reply.rendered.length)).startsWith(squeezed(reply.content));
   }
 
-  /** True if the messages can be appended after a reply as separate tokens. */
+  /** True if the messages can be appended as tokens after a reply, without rendering the whole conversation again. */
   canFollow(reply: Reply, messages: readonly ChatMessage[]): boolean {
     if (!messages.every(({ role }) => role === 'user' || role === 'tool')) return false;
     if (this.stopToken === undefined || reply.calls.length === 0) return true;
-    // Such templates render outputs by the calls that they answer.
+    // A template with a control token after calls renders tool outputs next to the calls that they answer, so each must answer a call of
+    // this reply.
     return messages.every(({ toolCallId }) => reply.calls.some(({ id }) => id === toolCallId));
   }
 
@@ -86,7 +87,7 @@ export class CallTemplate {
     if (!this.tokenizer.namesControl(JSON.stringify(schemas))) return { tools: schemas };
     throw refuse(
       'tools',
-      'The tools name a control token of the model, which would be read as one in the prompt. Rename it.',
+      'The tools contain the name of a control token of the model, which the model would read as that token. Rename it.',
     );
   }
 
@@ -101,7 +102,7 @@ export class CallTemplate {
     });
   }
 
-  /** True if the template ignores tool_calls. They are then written into the content, in the Hermes format. */
+  /** True if the template renders tool_calls. If not, calls are written into the content, in the Hermes format. */
   get #templateWritesCalls(): boolean {
     return (this.#writesCalls ??= this.tokenizer
       .applyChatTemplate([
@@ -116,5 +117,5 @@ export class CallTemplate {
   }
 }
 
-/** Returns the text without white space, because templates trim and add white space. */
+/** Returns the text without white space, for comparisons: templates trim and add white space. */
 const squeezed = (text: string): string => text.replace(/\s+/g, '');

@@ -1,6 +1,6 @@
 /**
- * One episode of an agent: all of its model calls, with tokens, masks, log-probs and weight versions, and one reward at its end. A call
- * whose messages extend an earlier call continues that token sequence. Any other call is a fork.
+ * One episode of an agent: all of its model calls, with tokens, loss masks, log-probs and weight versions, and one reward at the end. A
+ * call whose messages extend an earlier call continues the token sequence of that call. Any other call starts a new sequence (a fork).
  */
 
 import { onAbort } from '../../rollout/tools/onAbort.ts';
@@ -17,12 +17,12 @@ import type { SavedTrajectory } from './saved.ts';
 import { freeNumber, Sequence } from './sequence.ts';
 import type { CallTemplate } from './template.ts';
 
-/** Services that a run provides to its trajectories. */
+/** The parts of a run that its trajectories use. */
 export interface TrajectoryHost {
   engine: RolloutEngine;
-  /** Aborts, with its error, when the engine's device is lost. Calls in flight then reject. */
+  /** Aborts when the engine's GPU device is lost; its reason is the error. Calls in flight then reject. */
   lost: AbortSignal;
-  /** Resolves when an engine is available again, or when `signal` aborts. Throws ApiError if the run has ended. */
+  /** Resolves when there is an engine again after a device loss, or when `signal` aborts. Throws ApiError if the run has ended. */
   engineReady(signal: AbortSignal | undefined): Promise<void>;
   template: CallTemplate;
   /** The run's sampling parameters; `maxNewTokens` = data.maxResponseLength. */
@@ -30,72 +30,72 @@ export interface TrajectoryHost {
   constrainToolCalls: boolean;
   maxPromptLength: number;
   maxResponseLength: number;
-  /** Milliseconds without a call in flight after which an episode is aborted. */
+  /** An episode without a call in flight is aborted after this many milliseconds. */
   timeoutMs: number;
-  /** Adds to a metric of the current step. */
+  /** Adds 1 to a metric of the current step. */
   count(metric: string): void;
-  /** Counts the fields of a request that were accepted but change nothing. */
+  /** Counts the fields of a request that are accepted but have no effect. */
   takeHints(names: readonly string[]): void;
-  /** Adds to the number of calls in flight. */
+  /** Changes the number of calls in flight by 1 or -1. */
   inFlight(calls: 1 | -1): void;
   /**
-   * Called before the first call: finds the trajectory's group. Returns the start of its random keys. Throws ApiError if too many episodes
-   * are open.
+   * Called before the first call of a trajectory: assigns it to a group, and returns the first parts of its random keys. Throws ApiError if
+   * too many episodes are open.
    */
   join(trajectory: ClientTrajectory, request: CallRequest): [seed: number, group: number, member: number];
-  /** Called when the trajectory was rewarded or aborted. */
+  /** Called when the trajectory gets its reward or is aborted. */
   onEnd(trajectory: ClientTrajectory): void;
 }
 
 /** Options of a new episode. */
 export interface TrajectoryOptions {
-  /**
-   * Name of the group; episodes of one group are compared with each other. Default: episodes with the same first messages and tools form a
-   * group.
-   */
+  /** Name of the group. Rewards are compared within a group. Default: episodes with the same first messages and tools form a group. */
   group?: string | undefined;
-  /** Name by which callers can find the episode, in addition to its id. */
+  /** Name by which clients can refer to the episode, in addition to its id. */
   name?: string | undefined;
-  /** Caller that the episode belongs to. All episodes of a group have the same owner. */
+  /** Client that owns the episode. All episodes of a group have the same owner. */
   owner?: string | undefined;
-  /** Aborts the episode when the signal aborts. */
+  /** Aborts the episode when this signal aborts. */
   signal?: AbortSignal | undefined;
 }
 
 interface CallOptions {
-  /** Cancels the call and drops its tokens. The same call can be made again. */
+  /** Cancels the call and drops its tokens. The call can then be repeated. */
   signal?: AbortSignal | undefined;
-  /** Called with sampled tokens. @param choice index of the reply among the request's `n` */
+  /**
+   * Called with newly sampled tokens.
+   * @param choice index of the reply, if the request asks for several (`n`)
+   */
   onTokens?: ((ids: readonly number[], choice: number) => void) | undefined;
 }
 
-/** An episode: its calls and its reward. */
+/** An episode: its model calls and its reward. */
 export class ClientTrajectory {
-  /** Unique id, part of the id of every completion. */
+  /** Unique id. The id of every completion of the episode contains it. */
   readonly id: string;
-  /** Group name from the options. */
+  /** Name of the group, from the options. */
   readonly groupName: string | undefined;
   /** Name from the options. */
   readonly name: string | undefined;
   /** Owner from the options. */
   readonly owner: string | undefined;
-  /** 'open' until the episode is rewarded or aborted. */
+  /** 'open' until the episode gets its reward or is aborted. */
   state: 'open' | 'rewarded' | 'aborted' = 'open';
-  /** Messages of the first call, before the first reply. */
+  /** Messages of the first call up to, not including, the first assistant message. */
   start: readonly ChatMessage[] = [];
-  /** The reward; undefined while the episode has none. */
+  /** The reward; undefined before `reward` is called. */
   result: Reward | undefined;
   readonly #host: TrajectoryHost;
-  /** Sequences in the order of their first call. */
+  /** Token sequences, in the order of their first calls. */
   readonly #sequences: Sequence[] = [];
-  /** The engine's request id of each sequence. */
+  /** Request id of each sequence in the engine. */
   readonly #requestIds = new Map<Sequence, string>();
   readonly #ending = new AbortController();
   readonly #stopListening: (() => void) | undefined;
   #key: [number, number, number] | undefined;
   #calls = 0;
   #underWay = 0;
-  /** Error of the calls that an abort ends. */
+  /** Error with which calls reject after an abort. */
   #reason: ApiError | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -109,7 +109,7 @@ export class ClientTrajectory {
     if (signal?.aborted) this.abort();
   }
 
-  /** Restores the result of `save`. An open episode waits for its next call. */
+  /** Creates an episode from the result of `save`. If it was open, it waits for its next call. */
   static restore(host: TrajectoryHost, { id, group, name, owner, start, key, result, sequences }: SavedTrajectory) {
     const episode = new ClientTrajectory(host, { group, name, owner }, id);
     episode.start = start;
@@ -121,7 +121,10 @@ export class ClientTrajectory {
     return episode;
   }
 
-  /** Returns the tokens of all answered calls. Undefined if no call was answered or the episode was aborted. */
+  /**
+   * Returns the state of the episode, with the tokens of all answered calls. Undefined if no call was answered, or if the episode was
+   * aborted.
+   */
   save(): SavedTrajectory | undefined {
     const { id, groupName: group, name, owner, start, result } = this;
     const sequences = this.#sequences.flatMap((sequence) => sequence.save() ?? []);
@@ -135,8 +138,8 @@ export class ClientTrajectory {
   }
 
   /**
-   * Sets the reward and ends the episode. Throws ApiError if the episode has a reward, a call is in flight, no call was answered, or
-   * training cannot use the numbers.
+   * Sets the reward and ends the episode. Throws ApiError if the episode already has a reward, if a call is in flight, if no call was
+   * answered, or if a number is invalid.
    */
   reward(score: number, options: RewardOptions = {}): void {
     this.#expectOpen();
@@ -151,8 +154,8 @@ export class ClientTrajectory {
   }
 
   /**
-   * Aborts the episode: calls in flight end, their slots are freed, and nothing is trained on.
-   * @param reason error of these calls
+   * Aborts the episode: calls in flight end, their slots are freed, and the episode is not trained on.
+   * @param reason error with which these calls reject
    */
   abort(reason?: ApiError): void {
     if (this.state !== 'open') return;
@@ -161,12 +164,12 @@ export class ClientTrajectory {
     this.#end('aborted');
   }
 
-  /** True if a call was answered and none is in flight. */
+  /** True if at least one call was answered and none is in flight. */
   get isIdle(): boolean {
     return this.#underWay === 0 && this.#sequences.length > 0;
   }
 
-  /** Returns the rows to train on: the tokens of each sequence in which a reply was sampled. */
+  /** Returns the rows to train on: one per sequence in which a reply was sampled. */
   rows(): { sequence: Sequence; trajectory: ReturnType<Sequence['trajectory']> }[] {
     return this.#sequences
       .map((sequence) => ({ sequence, trajectory: sequence.trajectory() }))
@@ -174,8 +177,9 @@ export class ClientTrajectory {
   }
 
   /**
-   * Returns the sequence whose replies the messages extend farthest. A sequence that ends there is preferred to one that has continued.
-   * `rank` compares the matches of several episodes.
+   * Returns the sequence whose conversation is the longest beginning of the request's messages, and the index of the last reply in that
+   * beginning. Of equal ones, a sequence that ends with this reply is preferred. The rank serves to compare the matches of several
+   * episodes.
    */
   match({
     messages,
@@ -190,14 +194,14 @@ export class ClientTrajectory {
     return found.find(({ rank }) => found.every((other) => other.rank <= rank));
   }
 
-  /** Runs a call of the model for one reply. Throws ApiError, and rethrows errors of the engine. */
+  /** Calls the model for one reply. Throws ApiError, and rethrows errors of the engine. */
   async call(request: CallRequest, options: CallOptions = {}): Promise<Answer> {
     const [answer] = await this.choices({ ...request, n: 1 }, options);
     return answer;
   }
 
   /**
-   * Runs a call of the model for `n` replies. The first continues the conversation, the others are forks. If one fails, none is kept.
+   * Calls the model for `n` replies. The first continues the conversation, each of the others starts a fork. If one fails, all are dropped.
    * Throws like `call`.
    */
   async choices(request: CallRequest, options: CallOptions = {}): Promise<[Answer, ...Answer[]]> {
@@ -239,7 +243,7 @@ export class ClientTrajectory {
         return generation;
       });
       for (const one of generating) one.catch(() => failed.abort());
-      await Promise.allSettled(generating); // also those that the failure of another ends
+      await Promise.allSettled(generating); // also waits for calls that end because another one failed
       const generations = await Promise.all(generating);
       const answers = generations.map((generation, choice): Answer => {
         const reply = readReply(template.tokenizer, generation, request, template.toolParser);
@@ -266,7 +270,7 @@ export class ClientTrajectory {
     }
   }
 
-  /** Returns the sequence of a reply, with the messages before the reply, and marks it as busy. */
+  /** Prepares a sequence for a reply: appends the tokens of the messages before the reply, and marks the sequence as busy. */
   #open(request: CallRequest, rendered: string): Place {
     const { sequence, said } = this.#place(request, rendered);
     const isNew = !this.#sequences.includes(sequence);
@@ -300,7 +304,7 @@ export class ClientTrajectory {
     });
   }
 
-  /** Returns the sequence that a call extends, or a new one. */
+  /** Returns the sequence that a request extends, or a new sequence, and the tokens of the messages to append. */
   #place(request: CallRequest, rendered: string): { sequence: Sequence; said: Uint32Array } {
     const { template, count, maxPromptLength } = this.#host;
     const { messages, tools, toolsKey } = request;
@@ -336,14 +340,14 @@ export class ClientTrajectory {
       throw refuse(
         'messages',
         `The messages have ${contextIds.length} tokens, but a context holds ${maxPromptLength + maxResponseLength} ` +
-          '(data.maxPromptLength + data.maxResponseLength), and a reply needs one of them. Shorten them, or raise those keys.',
+          '(data.maxPromptLength + data.maxResponseLength), of which a reply needs at least one. Shorten the messages, or raise one of those keys.',
         'context_length_exceeded',
       );
     const requestId = this.#requestIds.get(sequence) ?? `${this.id}.${this.#calls++}`;
     this.#requestIds.set(sequence, requestId);
     const end = () => engine.abort([requestId]);
     const stopWaiting = [signal, this.#ending.signal].map((given) => given && onAbort(given, end));
-    // A paused engine does not report a lost device, so race the call against the loss.
+    // A paused engine does not report the loss of its device, so `lost` is also awaited.
     const loss = new Promise<never>((_, reject) => {
       stopWaiting.push(onAbort(lost, () => reject(lost.reason as Error)));
     });
@@ -362,7 +366,7 @@ export class ClientTrajectory {
     }
   }
 
-  /** Returns the random key of a sequence. A retry of a failed call gets the same key; every sequence gets a different one. */
+  /** Returns the random key for a call. The retry of a failed call gets the same key; different sequences get different keys. */
   #randomKey({ number }: Sequence, { seed, choice }: CallRequest & { choice: number }): [number, number] {
     if (seed !== undefined) return randomKey(seed, SEEDED, Math.floor(seed / 2 ** 32), choice);
     const [run, group, member] = this.#key!;
@@ -406,7 +410,7 @@ export class ClientTrajectory {
     if (this.#key) this.#host.onEnd(this);
   }
 
-  /** Starts the time limit that runs between two calls. */
+  /** Starts the time limit for the pause between two calls. */
   #rest(): void {
     if (this.#underWay > 0 || this.state !== 'open') return;
     clearTimeout(this.#timer);
@@ -430,18 +434,18 @@ export class ClientTrajectory {
   }
 }
 
-/** Separates the keys of a request's own seed from the keys of all trajectories. */
+/** Makes the keys of requests with a seed differ from the keys of all trajectories. */
 const SEEDED = 0x5eed;
 
-/** Parameters that change which tokens are sampled, with the values that turn them off. */
+/** Sampling parameters that change the distribution from which tokens are sampled, each with its neutral value. */
 const SAMPLER = {
   ...{ topP: 1, topK: 0, minP: 0, minNewTokens: 0 },
   ...{ repetitionPenalty: 1, presencePenalty: 0, frequencyPenalty: 0 },
 } satisfies Partial<SamplingParams>;
 
 /**
- * Returns the tokens with the log-probs of the distribution that they were sampled from, if the request changed that distribution. The
- * ratio of the loss then starts from the sampler, and not from a policy that did not sample these tokens.
+ * Returns the tokens with the log-probs under the distribution from which they were sampled, if parameters of the request changed this
+ * distribution. The importance ratio in the loss then refers to the distribution that was really sampled.
  */
 function ofItsSampler(
   generation: Generation,
@@ -460,13 +464,13 @@ function ofItsSampler(
   return { ...rest, logProbs: generation.logProbs.map((logProb, t) => logProb - logMass[t]) };
 }
 
-/** A sequence that waits for a reply. */
+/** A sequence that is waiting for a reply. */
 interface Place {
   sequence: Sequence;
   contextIds: Uint32Array;
-  /** Number of tokens before the call. */
+  /** Number of response tokens of the sequence before the call. */
   before: number;
-  /** True if the sequence was created for this call. */
+  /** True if the sequence was created for this call, so that a failed call removes it. */
   isNew: boolean;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Writes the GGUF format, version 3. Little endian: magic, version, counts, metadata, tensor table, then the tensors' bytes, each at a
- * multiple of 32. https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+ * Writes GGUF files, version 3 of the format, little-endian: magic, version, counts, metadata, tensor table, then the data of each tensor
+ * at an offset that is a multiple of 32 bytes. https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
  */
 
 import { InputError } from '../../errors.ts';
@@ -9,7 +9,7 @@ import { encodeTensor } from '../../model/checkpoint/safetensors.ts';
 
 export type GgufType = 'F32' | 'F16' | 'Q8_0';
 
-/** A whole number is written as uint32, a `float` as float32. */
+/** A value of the metadata. A number is written as uint32, `{ float }` as float32. */
 export type GgufValue =
   | string
   | boolean
@@ -26,14 +26,14 @@ export interface GgufTensor {
   data: Float32Array;
 }
 
-/** ggml's ids of tensor types, and GGUF's ids of value types. */
+/** ggml's ids of the tensor types. The next line has GGUF's ids of the types of metadata values. */
 const TENSOR_TYPES: Record<GgufType, number> = { F32: 0, F16: 1, Q8_0: 8 };
 const [UINT32, INT32, FLOAT32, BOOL, STRING, ARRAY] = [4, 5, 6, 7, 8, 9];
 const ALIGNMENT = 32;
-/** Number of values that share a scale. */
+/** Number of values in a Q8_0 block, which have one scale. */
 export const Q8_BLOCK = 32;
 
-/** Returns a complete file. Throws InputError if a type cannot hold a tensor. */
+/** Returns the bytes of a complete GGUF file. Throws InputError if a tensor cannot be stored in its type. */
 export function writeGguf(
   metadata: ReadonlyMap<string, GgufValue>,
   tensors: readonly GgufTensor[],
@@ -81,8 +81,8 @@ function encode({ name, shape, type, data }: GgufTensor): Uint8Array {
 }
 
 /**
- * Returns blocks of 32 values: a scale (largest magnitude / 127, as float16), then one signed byte per value, rounded to nearest, halves
- * away from zero.
+ * Converts values to Q8_0 blocks of 32: a float16 scale (largest magnitude / 127), then a signed byte per value, rounded to nearest, with
+ * halves away from zero.
  */
 function encodeQ8(data: Float32Array, name: string): Uint8Array {
   const blocks = data.length / Q8_BLOCK;
@@ -159,7 +159,7 @@ class Bytes {
     }
   }
 
-  /** Returns a view of the next `bytes` bytes for the caller to write. */
+  /** Appends `bytes` bytes and returns a view of them for the caller to fill. */
   #view(bytes: number): DataView {
     this.#room(bytes);
     this.length += bytes;

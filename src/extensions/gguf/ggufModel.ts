@@ -1,6 +1,6 @@
 /**
- * Converts a model to what llama.cpp reads. Names, order and metadata follow its `convert_hf_to_gguf.py`. Supports byte-level BPE
- * tokenizers only; all model families here have one.
+ * Converts a model to GGUF, the file format of llama.cpp. Tensor names, order and metadata follow llama.cpp's `convert_hf_to_gguf.py`.
+ * Supports only byte-level BPE tokenizers, which all model families here have.
  */
 
 import { InputError } from '../../errors.ts';
@@ -18,7 +18,10 @@ import {
 import { ropeFactors } from '../../model/checkpoint/gguf/rope.ts';
 import { type GgufTensor, type GgufType, type GgufValue, Q8_BLOCK, writeGguf } from './gguf.ts';
 
-/** llama.cpp's SmolLM3 skips RoPE in every fourth layer. A model with RoPE in all layers is therefore exported as Llama. */
+/**
+ * GGUF's names of the architectures. SmolLM3 is exported as Llama, because llama.cpp's SmolLM3 has no RoPE in every fourth layer, and ours
+ * has it in all.
+ */
 const ARCHITECTURES = {
   LlamaForCausalLM: 'llama',
   SmolLM3ForCausalLM: 'llama',
@@ -26,18 +29,18 @@ const ARCHITECTURES = {
   Qwen3ForCausalLM: 'qwen3',
 } as const;
 
-/** llama.cpp's ids of file types. */
+/** llama.cpp's ids of the file types (general.file_type). */
 const FILE_TYPES: Record<GgufType, number> = { F32: 0, F16: 1, Q8_0: 7 };
 
 export interface GgufModel {
   bytes: Uint8Array<ArrayBuffer>;
-  /** Differences between llama.cpp and this project for the model, one sentence each. */
+  /** One sentence for each difference between the model in llama.cpp and here. */
   notes: string[];
 }
 
 /**
- * Returns a GGUF file of the model. Matrices are in `type` (F16 if their rows do not fill Q8_0's blocks), vectors in F32. Throws
- * InputError.
+ * Converts a model to a GGUF file. Matrices are stored in `type` (or in F16, if `type` is Q8_0 and the length of their rows is not a
+ * multiple of 32), vectors in F32. Throws InputError.
  */
 export function ggufModel({ name, type }: { name: string; type: GgufType }, model: CheckpointWithTokenizer): GgufModel {
   const { config } = model;
@@ -112,8 +115,8 @@ function typeOf(shape: readonly number[], type: GgufType): GgufType {
 }
 
 /**
- * Reorders rows for RoPE: Hugging Face rotates the halves of a head against each other, llama.cpp's Llama rotates neighbours. Row i of the
- * first half moves to 2i.
+ * Reorders the rows of each head's query or key weights for RoPE. Hugging Face pairs row i with row i + headDim / 2, llama.cpp's Llama
+ * pairs rows 2i and 2i + 1.
  */
 function interleaved(data: Float32Array, heads: number, headDim: number): Float32Array {
   const out = new Float32Array(data.length);
@@ -159,7 +162,7 @@ function tokenizerMetadata({ config, tokenizerJson, tokenizerConfigJson }: Check
     },
   );
   const { add_bos_token: addBos } = tokenizerConfigJson;
-  // llama.cpp has a separate name for each of three tokens that end a turn.
+  // llama.cpp has a separate metadata key for each of up to three end tokens: eos, eot and eom.
   const [eot, eom] = (config.eosTokenIds ?? []).filter((id) => id !== idOf('eos_token'));
   const moreEnds = Object.entries({ eot, eom }).flatMap(([name, id]): [string, GgufValue][] =>
     id === undefined ? [] : [[`tokenizer.ggml.${name}_token_id`, id]],
@@ -179,7 +182,7 @@ function tokenizerMetadata({ config, tokenizerJson, tokenizerConfigJson }: Check
   return { metadata, notes: splitting.isKnown ? [] : [UNKNOWN_SPLITTING] };
 }
 
-/** Returns the metadata of a chat template, or of several named templates. */
+/** Returns the metadata entries of a chat template, or of several named templates. */
 function templateMetadata(source: unknown): [string, GgufValue][] {
   if (typeof source === 'string') return [['tokenizer.chat_template', source]];
   if (!Array.isArray(source)) return [];
@@ -194,7 +197,7 @@ const UNKNOWN_SPLITTING =
   "llama.cpp does not have the rule by which the tokenizer splits text, and uses GPT-2's. It can split words into other tokens than " +
   'the model was trained on. Prompts given as token ids are exact.';
 
-/** llama.cpp selects rules for splitting text by name. */
+/** llama.cpp's name of the pre-tokenizer, by the regular expression that splits the text. */
 const KNOWN_SPLITTINGS = new Map(Object.entries(SPLITTINGS).map(([name, regex]) => [regex, name]));
 
 interface PreTokenizer {
@@ -205,7 +208,10 @@ interface PreTokenizer {
   individual_digits?: boolean;
 }
 
-/** Returns llama.cpp's name of the splitting rule; undefined if the tokenizer is not byte-level. */
+/**
+ * Returns llama.cpp's name of the pre-tokenizer; undefined if the tokenizer is not byte-level. `isKnown` is false if llama.cpp does not
+ * have this pre-tokenizer, so GPT-2's is used.
+ */
 function preTokenizer(json: unknown): { name: string; isKnown: boolean } | undefined {
   const outer = json as PreTokenizer | null | undefined;
   const steps = outer?.type === 'Sequence' ? (outer.pretokenizers ?? []) : outer ? [outer] : [];

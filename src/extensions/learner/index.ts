@@ -1,6 +1,6 @@
 /**
- * The package entry `webgrpo/learner`, for programs with their own training loop. Exports the Learner: sample, logProbs, forwardBackward,
- * optimStep, saveState and loadState. Also exports a client in the shape of OpenAI's API whose calls are trained on.
+ * The package entry `webgrpo/learner`, for programs with their own training loop. Exports the Learner, with the methods sample, logProbs,
+ * forwardBackward, optimStep, saveState and loadState, and a client with OpenAI's API whose calls are trained on.
  */
 
 export {

@@ -1,4 +1,4 @@
-/** Learner: the operations that a training loop consists of, on an engine. They run the code that GrpoTrainer runs. */
+/** The Learner: the operations of which a user's own training loop consists. They run the same code as GrpoTrainer. */
 
 import { InputError } from '../../errors.ts';
 import type { ModelEngine } from '../../model/engine.ts';
@@ -28,29 +28,29 @@ import type {
   TrainRow,
 } from './types.ts';
 
-/** Number of learners so far; distinguishes the requests of several learners on one engine. */
+/** Number of learners created so far. It distinguishes the requests of several learners on one engine. */
 let learners = 0;
 
 /**
- * A policy that a user's own loop trains. Calls take effect in the order in which they are made, even if the caller does not await them.
- * Samples run concurrently; every other call runs alone. A `sample` requested during an `optimStep` therefore uses the updated weights.
- * Arguments are read when the call is made. Bad input rejects with InputError and changes nothing. The learner stays usable after any
- * error.
+ * A policy that a user's own loop trains. Calls take effect in the order in which they are made, even if the caller does not await them:
+ * `sample` calls run concurrently, every other call waits for all earlier ones. A `sample` requested during an `optimStep` therefore uses
+ * the updated weights. Arguments are read when the call is made. Invalid input rejects with InputError and changes nothing. The learner
+ * stays usable after any error.
  */
 export class Learner {
-  /** The engine. No other caller can update its weights while the learner is in use. */
+  /** The engine. While the learner is in use, nothing else may update the engine's weights. */
   readonly engine: TrainerEngine;
-  /** Defaults of every option: sizes, sampling, loss, optimizer. */
+  /** Config with the sizes and the default of every option of sampling, loss and optimizer. */
   readonly config: TrainConfig;
   readonly #turns = new Turns();
   readonly #id = `learner-${++learners}`;
-  /** Number of `sample` calls without step and seed, and of all `sample` calls. */
+  /** Number of `sample` calls that set neither `step` nor `seed` (#draws), and of all `sample` calls (#requests). */
   #draws = 0;
   #requests = 0;
   #updates = 0;
-  /** Number of calls whose gradients wait for `optimStep`. */
+  /** Number of `forwardBackward` calls since the last `optimStep`. */
   #accumulated = 0;
-  /** Trainer of the clients; created by the first client. */
+  /** Trainer that collects the episodes of clients; created with the first client. */
   #clients: ClientTrainer | undefined;
 
   constructor({ engine, config }: LearnerOptions) {
@@ -58,15 +58,15 @@ export class Learner {
     this.config = withLr(config, engine.model.config);
   }
 
-  /** Number of optimizer steps so far, without those of `step`. Also the weight version. */
+  /** Number of `optimStep` calls so far, which is also the weight version. Updates by `step` are not counted. */
   get updates(): number {
     return this.#updates;
   }
 
   /**
-   * Samples `n` completions of each prompt. Returns [prompts][n] rows, which `forwardBackward` accepts once they have `advantages`. All
-   * completions are decoded in one batch; when one ends, the next takes its slot. Completions of one prompt share its keys and values.
-   * Throws InputError for a prompt that is empty or too long, or whose text the model cannot encode.
+   * Samples `n` completions of each prompt. Returns rows in an array [prompts][n]; add `advantages` to a row to pass it to
+   * `forwardBackward`. All completions are decoded in one batch, and when one ends, a waiting one takes its slot. Completions of one prompt
+   * share the prompt's KV cache. Throws InputError if a prompt is empty or too long, or has text that the tokenizer cannot encode.
    */
   async sample(
     prompts: readonly Prompt[],
@@ -77,12 +77,12 @@ export class Learner {
     const requestId = `${this.#id}.${this.#requests++}`;
     const given = { tools: options.tools ?? [], requestId };
     const requests = sampleRequests(this.engine, prompts, n, settings, given);
-    // Counted when its turn arrives, because a `loadState` before it sets the count.
+    // `#draws` is increased only when this call's turn comes, because an earlier `loadState` that is still running sets the counter.
     return this.#turns.beside(() => drawRows(this.engine, requests(settings.step ?? ++this.#draws)));
   }
 
   /**
-   * Returns log-probs and entropies of the rows' trained tokens under the policy, or under the frozen reference. Throws InputError for
+   * Returns log-probs and entropies at the rows' tokens with mask 1, under the policy or under the frozen reference. Throws InputError for
    * invalid rows, or if the engine was created without a reference.
    */
   async logProbs(
@@ -100,16 +100,17 @@ export class Learner {
   }
 
   /**
-   * Adds the gradient of a loss over the rows to the gradient accumulated since the last `optimStep`. Each call is one mini-batch. Its loss
-   * is divided by its own rows or tokens, unless `globalBatchSize` or `batchNumTokens` give those of the complete update. With
-   * `skipZeroAdvantages`, rows whose advantages are all 0 are skipped if they cannot change the policy; their log-probs are NaN.
+   * Computes a loss over the rows and adds its gradient to the gradient accumulated since the last `optimStep`. Each call is one
+   * mini-batch. Its loss is divided by the rows or tokens of this call, unless `globalBatchSize` or `batchNumTokens` give those of the
+   * complete update. With `skipZeroAdvantages`, rows whose advantages are all 0 are skipped if they cannot change the policy; their
+   * log-probs are NaN in the result.
    *
-   * Throws InputError for invalid rows, options or WGSL, and UserCodeError if a function fails; the accumulated gradient is then as before
-   * the call. A device error drops the accumulated gradient.
+   * Throws InputError for invalid rows, options or WGSL, and UserCodeError if a function given as loss fails; the accumulated gradient is
+   * then unchanged. A device error drops the accumulated gradient.
    *
-   * @param loss a name: a method (grpo, dapo, gspo, cispo, ...) or a lossMode (vanilla, ...) with its published settings, or
-   *   cross_entropy or importance_sampling, which are sums over tokens; or a `defineLoss` object; or a function of all rows. Default:
-   *   the config's
+   * @param loss a name, the result of `defineLoss`, or a function of all rows. Names are a method (grpo, dapo, gspo, cispo, ...) or a
+   * lossMode (vanilla, ...), each with its published settings, or cross_entropy or importance_sampling, which are sums over tokens.
+   * Default: the loss of the config
    */
   async forwardBackward(
     rows: readonly TrainRow[],
@@ -154,8 +155,8 @@ export class Learner {
   }
 
   /**
-   * Clips the accumulated gradient, applies it to the weights and zeroes it. The next samples use the new weights. Throws InputError if
-   * nothing was accumulated.
+   * Clips the accumulated gradient, applies it to the weights and resets it to zero. Later samples use the new weights. Throws InputError
+   * if no gradient was accumulated.
    */
   async optimStep(options: OptimStepOptions = {}): Promise<OptimStepResult> {
     const config = optimSettings(this.config, options);
@@ -180,22 +181,22 @@ export class Learner {
   }
 
   /**
-   * Opens an episode of an agent and returns its client, in the shape of OpenAI's API: `chat.completions.create`, then `trajectory.reward`.
-   * See docs/guides/client.md. Throws InputError for settings of the config that clients cannot be combined with.
+   * Opens an episode of an agent and returns its client, which has OpenAI's API: call `chat.completions.create`, then `trajectory.reward`.
+   * See docs/guides/client.md. Throws InputError if the config has settings that do not work with clients.
    */
   client(options: TrajectoryOptions = {}): TrainingClient {
     return this.#trainer().client(options);
   }
 
   /**
-   * Waits for complete groups of client episodes and runs one step on them, like GrpoTrainer's. Rejects with InputError if the wait ends
-   * without enough groups. A failed step returns its groups.
+   * Waits for complete groups of client episodes and runs one GRPO step on them, as GrpoTrainer does. Rejects with InputError if the wait
+   * ends before enough groups are complete. If a step fails, its groups can be trained on again.
    */
   async step(options: ClientStepOptions = {}): Promise<{ metrics: Metrics; samples: Sample[] }> {
     return this.#trainer().step(options);
   }
 
-  /** Aborts every open episode of the learner's clients, and ends waiting steps. The engine stays open. */
+  /** Aborts all open episodes of the learner's clients, and ends steps that wait for groups. The engine stays open. */
   async close(): Promise<void> {
     await this.#clients?.close();
   }
@@ -205,15 +206,15 @@ export class Learner {
     return (this.#clients ??= new ClientTrainer({ engine, config, alone: (work) => this.#turns.alone(work) }));
   }
 
-  /** Drops the accumulated gradients. Call it to skip an update. */
+  /** Drops the accumulated gradient, to skip an update. */
   async zeroGrad(): Promise<void> {
     return this.#turns.alone(() => this.#forget());
   }
 
   /**
-   * Returns everything needed to resume exactly: weights by Hugging Face name, optimizer, counters. `GrpoTrainer.restore` and the
-   * checkpoints of a run folder have the same format. Throws InputError between forwardBackward and optimStep, because a gradient is not
-   * part of the state. Throws NotFiniteError for weights that are not finite.
+   * Returns everything that is needed to resume exactly: weights by Hugging Face name, optimizer state and counters. The format is also
+   * that of `GrpoTrainer.restore` and of the checkpoints in a run folder. Throws InputError if a gradient is accumulated, because it is not
+   * part of the state. Throws NotFiniteError if a weight is not finite.
    */
   async saveState(): Promise<Checkpoint> {
     return this.#turns.alone(async () => {
@@ -226,9 +227,9 @@ export class Learner {
   }
 
   /**
-   * Resumes from a state of `saveState`, of a GrpoTrainer or of a run's checkpoint. Drops accumulated gradients. Rewarded episodes of
-   * clients are restored; open ones without a client are dropped (`client/dropped_trajectories`). Throws InputError for a state of another
-   * model or optimizer, and then changes nothing.
+   * Resumes from a state that `saveState` or a GrpoTrainer returned, or that a run stored as a checkpoint. Drops the accumulated gradient.
+   * Client episodes with a reward are restored; open ones whose client no longer exists are dropped (`client/dropped_trajectories`). For a
+   * state of another model or optimizer, throws InputError and changes nothing.
    */
   async loadState(state: Checkpoint): Promise<void> {
     return this.#turns.alone(async () => {
@@ -302,7 +303,10 @@ const drawsOf = (part: unknown): number | undefined =>
     ? part.draws
     : undefined;
 
-/** Returns one array of entry values per sample; NaN at trained tokens of skipped samples. */
+/**
+ * Distributes the values of a batch to its samples: one array per sample, 0 at tokens with mask 0. Samples that the loss skipped have NaN
+ * at their trained tokens.
+ */
 function inSamples(batch: MiniBatch, values: Float32Array, masks: ArrayLike<number>[]): ArrayLike<number>[] {
   const inside = scatterEntries(
     batch,
@@ -314,7 +318,7 @@ function inSamples(batch: MiniBatch, values: Float32Array, masks: ArrayLike<numb
   return all;
 }
 
-/** Prepends zeros for the prompt to each response's values. */
+/** Extends each array of response values to a full row: zeros for the prompt, then the values. */
 const behindPrompts = (values: readonly ArrayLike<number>[], lengths: readonly number[]): Float32Array[] =>
   values.map((response, i) => {
     const row = new Float32Array(lengths[i]);

@@ -1,8 +1,8 @@
-/** Tinker's named losses that a training run has no use for. Both are sums over tokens, as in Tinker. */
+/** Losses of Tinker's API that no training run here uses. Both are sums over tokens, as in Tinker. */
 
 import { defineLoss, type PolicyLoss } from '../../grpo/losses/types.ts';
 
-/** -advantage * logp. The advantage is the weight of the token. */
+/** Loss -advantage * logp per token. The advantage is the token's weight. */
 const crossEntropy = defineLoss({
   name: 'cross_entropy',
   reports: [],
@@ -11,7 +11,7 @@ const crossEntropy = defineLoss({
   wgsl: 'fn rowGrad(t: Token) -> f32 { return -t.advantage; }',
 });
 
-/** -advantage * exp(logp - oldLogp), without clipping. */
+/** Loss -advantage * exp(logp - oldLogp) per token: importance sampling without clipping. */
 const importanceSampling = defineLoss({
   name: 'importance_sampling',
   reports: ['actor/ppo_kl'],

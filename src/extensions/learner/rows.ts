@@ -1,4 +1,4 @@
-/** Converts a caller's rows to the trainer's batches, and results back. Throws InputError that names the row and its field. */
+/** Converts the rows of a learner call to the trainer's batches, and results back. Throws InputError that names the row and the field. */
 
 import { InputError } from '../../errors.ts';
 import { MAX_FLOAT32 } from '../../grpo/config/keys.ts';
@@ -14,7 +14,10 @@ export interface RowLimits {
   maxPositions: number;
 }
 
-/** Packed rows: adjacent groups, each with a shared prompt. Masks cover the response only. */
+/**
+ * Rows in the form in which batches are packed: adjacent rows with the same prompt are one group, which stores the prompt once. `masks`
+ * cover only the responses.
+ */
 export interface PackedRows {
   samples: {
     group: number;
@@ -23,10 +26,10 @@ export interface PackedRows {
   masks: Uint8Array[];
 }
 
-/** Tolerance for a log-prob of 0, larger than its rounding error. */
+/** Log-probs up to this value above 0 are accepted, because rounding can make the log-prob of a certain token slightly positive. */
 const ABOVE_ZERO = 1e-3;
 
-/** Packs adjacent rows of one group behind their shared prompt. Throws InputError if a row is invalid. */
+/** Validates rows, and joins adjacent rows with the same `group` and prompt into groups. Throws InputError if a row is invalid. */
 export function packedRows(verb: string, rows: readonly Row[], limits: RowLimits): PackedRows {
   if (!isList(rows) || rows.length === 0)
     throw new InputError(`${verb}: rows is ${Array.isArray(rows) ? 'empty' : show(rows)}. Give a list of rows.`);
@@ -45,7 +48,7 @@ export function packedRows(verb: string, rows: readonly Row[], limits: RowLimits
   return packed;
 }
 
-/** Throws InputError if an input of the loss is missing, or if no token is trained. */
+/** Converts rows to the input of the loss. Throws InputError if a value that the loss reads is missing, or if no token has mask 1. */
 export function policyData(rows: readonly TrainRow[], limits: RowLimits, settings: LossSettings): PolicyData {
   const verb = 'forwardBackward';
   const { samples, masks } = packedRows(verb, rows, limits);
@@ -85,7 +88,10 @@ function checkedRow(what: string, row: Row, { vocabSize, maxPositions }: RowLimi
   if (typeof row !== 'object' || row === null) throw new InputError(`${what} is ${show(row)}. Give { tokens, mask }.`);
   const [tokens, marks] = [tokensOf(what, row.tokens, vocabSize), numbersOf(what, 'mask', row.mask)];
   const T = tokens.length;
-  if (T < 2) throw new InputError(`${what} has ${T} tokens. At least 2 are needed, one to predict the next from.`);
+  if (T < 2)
+    throw new InputError(
+      `${what} has ${T} tokens. At least 2 are needed, because a token is predicted from earlier ones.`,
+    );
   if (T > maxPositions)
     throw new InputError(
       `${what} has ${T} tokens. At most ${maxPositions} fit (data.maxPromptLength + data.maxResponseLength).`,
@@ -106,7 +112,10 @@ function checkedRow(what: string, row: Row, { vocabSize, maxPositions }: RowLimi
   return { tokens, mask: Uint8Array.from(marks), promptLength };
 }
 
-/** Returns the ids as Uint32Array. Throws InputError for ids outside the vocabulary, because the device would read another token's row. */
+/**
+ * Converts token ids to Uint32Array. Throws InputError for an id outside the vocabulary, for which the GPU would read the embedding of
+ * another token.
+ */
 export function tokensOf(what: string, ids: ArrayLike<number>, vocabSize: number): Uint32Array {
   const given = numbersOf(what, 'tokens', ids);
   const bad = given.findIndex((id) => !(Number.isInteger(id) && id >= 0 && id < vocabSize));
@@ -115,7 +124,7 @@ export function tokensOf(what: string, ids: ArrayLike<number>, vocabSize: number
   return Uint32Array.from(given);
 }
 
-/** Returns the values of the response: finite where the mask is 1, and 0 elsewhere. */
+/** Returns the values of the response tokens: the given value, which must be finite, where the mask is 1, and 0 elsewhere. */
 function checkedValues(what: string, name: keyof typeof EXPECTED, value: unknown, T: number, mask: Uint8Array) {
   const values = typeof value === 'number' ? undefined : numbersOf(what, name, value);
   if (values && values.length !== T)
@@ -133,15 +142,15 @@ function checkedValues(what: string, name: keyof typeof EXPECTED, value: unknown
   });
 }
 
-/** Returns a value for an error message. JSON would print NaN as null. */
+/** Formats a value for an error message. JSON would print NaN as null. */
 const shown = (x: unknown): string => (typeof x === 'number' ? String(x) : show(x));
 
-/** Returns the numbers of an array. Throws for a string, although it has a length and indices too. */
+/** Converts an array-like value to numbers. Throws InputError for a string, which also has a length and indices. */
 function numbersOf(what: string, name: string, value: unknown): number[] {
   if (Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView)))
     return Array.from(value as ArrayLike<number>);
   throw new InputError(`${what}: ${name} is ${show(value)}. Give an array of numbers.`);
 }
 
-/** Narrows to unknown[]. `Array.isArray` would narrow to any[]. */
+/** Like `Array.isArray`, which would give the value the type any[]. */
 const isList = (value: unknown): boolean => Array.isArray(value);

@@ -1,4 +1,4 @@
-/** Samples completions of prompts, one turn each. They run concurrently in the rollout engine, like the trainer's. */
+/** Samples completions of prompts, each a single turn. All run concurrently in the rollout engine, as the trainer's samples do. */
 
 import { InputError } from '../../errors.ts';
 import { encodePrompt } from '../../rollout/agent/prompt.ts';
@@ -17,7 +17,10 @@ import type { Prompt, SampledRow } from './types.ts';
 
 type Engine = Pick<TrainerEngine, 'tokenizer' | 'rollout' | 'model'>;
 
-/** Returns the requests of a step, prompt by prompt: `n` samples of each. Throws InputError that names the prompt. */
+/**
+ * Validates the prompts and returns a function of the step number. The function returns the engine's requests as [prompts][n]. Throws
+ * InputError that names the prompt.
+ */
 export function sampleRequests(
   engine: Engine,
   prompts: readonly Prompt[],
@@ -64,7 +67,9 @@ function idsOf({ tokenizer, model }: Engine, prompt: Prompt, what: string, tools
 const isMessages = (prompt: Exclude<Prompt, string>): prompt is Message[] =>
   Array.isArray(prompt) && typeof prompt[0] === 'object' && prompt[0] !== null;
 
-/** Samples all requests concurrently. If one fails, aborts the others before rejecting, so that the engine holds none of them. */
+/**
+ * Samples all requests concurrently. If one fails, aborts the others and rejects after they have ended, so that none stays in the engine.
+ */
 export async function drawRows(engine: Engine, requests: GenerateRequest[][]): Promise<SampledRow[][]> {
   const { rollout } = engine;
   const all = requests.flat();

@@ -1,4 +1,4 @@
-/** Validates options of a call by the schema and the rules of a config. Each error is an InputError. */
+/** Validates the options of a learner call by the schema and the rules of the config. Every error is an InputError. */
 
 import { InputError, UserCodeError } from '../../errors.ts';
 import { RECIPES, VERL_DEFAULTS } from '../../grpo/config/recipes.ts';
@@ -13,15 +13,16 @@ import { SUMMED_LOSSES } from './losses.ts';
 import type { LossOptions, OptimStepOptions, SampleOptions } from './types.ts';
 
 /**
- * A loss: a name (a method of `algorithm.name`, a `lossMode`, cross_entropy, importance_sampling), a `defineLoss` object, or a function.
+ * A loss: a name (a method of `algorithm.name`, a `lossMode`, cross_entropy or importance_sampling), the result of `defineLoss`, or a
+ * function.
  */
 export type Loss = string | PolicyLoss | CustomLoss;
 
 export interface LossSettings {
   config: TrainConfig;
-  /** Replaces the config's loss. */
+  /** Loss to use instead of the config's; undefined = the config's. */
   loss: PolicyLoss | CustomLoss | undefined;
-  /** True if rows must have advantages and log-probs. */
+  /** Which values rows must have, because the loss reads them. */
   reads: { advantages: boolean; logProbs: boolean; refLogProbs: boolean };
   normalization: AggregateOptions;
 }
@@ -39,7 +40,10 @@ const SAMPLE_OPTIONS = [
 ];
 const OPTIM_OPTIONS = ['lr', 'betas', 'eps', 'weightDecay', 'gradClip'];
 
-/** @param rows number of rows of the call, the default divisor of seq-mean-* */
+/**
+ * Returns the validated settings of a `forwardBackward` call.
+ * @param rows number of rows of the call, the default divisor of the seq-mean-* aggregations
+ */
 export function lossSettings(
   config: TrainConfig,
   loss: Loss | undefined,
@@ -72,7 +76,7 @@ export function lossSettings(
   };
 }
 
-/** Returns the loss, and the settings that the call's options override. */
+/** Returns the loss, and the settings that apply unless the options of the call override them. */
 function lossOf(
   config: TrainConfig,
   loss: Loss | undefined,
@@ -95,7 +99,7 @@ function lossOf(
 
 const describeType = (value: unknown): string => (value === null ? 'null' : `a ${typeof value} without \`row\``);
 
-/** Returns the published settings of a method, or verl's defaults for a `lossMode`. */
+/** Returns the published settings of a method such as grpo, or, for a `lossMode` that belongs to no method, verl's defaults. */
 function methodOf(name: string, actor: Omit<TrainConfig['actor'], 'useKlLoss'>) {
   const recipes: Readonly<Record<string, Recipe>> = RECIPES;
   const method = Object.hasOwn(recipes, name)
@@ -110,7 +114,7 @@ function methodOf(name: string, actor: Omit<TrainConfig['actor'], 'useKlLoss'>) 
   return { algorithm: {}, actor: { ...sizesOf(actor), lossAggMode, policyLoss: { lossMode: name } } };
 }
 
-/** Returns the settings that no method defines. */
+/** Returns the settings about sizes and speed, which no method defines. */
 const sizesOf = ({
   ppoMiniBatchSize,
   ppoMaxTokenLenPerGpu,
@@ -123,7 +127,7 @@ const sizesOf = ({
   skipZeroAdvantages,
 });
 
-/** Wraps a loss to throw if a value is not finite, before its gradient could make every weight NaN. */
+/** Wraps a user's loss function: throws if the function returns a value that is not finite, whose gradient would make every weight NaN. */
 function finiteLoss(loss: CustomLoss): CustomLoss {
   return (rows) => {
     const result = loss(rows);
@@ -141,14 +145,14 @@ function finiteLoss(loss: CustomLoss): CustomLoss {
 
 export interface SampleSettings {
   config: TrainConfig;
-  /** True for greedy sampling, which configs of training runs cannot request. */
+  /** True for greedy sampling (temperature 0), which the config of a training run does not allow. */
   greedy: boolean;
   seed: number;
-  /** Undefined means the number of the call. */
+  /** Step number in the random keys; undefined = the number of this `sample` call. */
   step: number | undefined;
 }
 
-/** Returns the options of a `sample` call, validated and completed from the config. Throws InputError. */
+/** Returns the validated settings of a `sample` call; the config supplies options that are not given. Throws InputError. */
 export function sampleSettings(config: TrainConfig, options: SampleOptions): SampleSettings {
   checkNames('sample', options, SAMPLE_OPTIONS);
   const { temperature, maxTokens, seed, step, tools: _, ...rollout } = options;
@@ -173,7 +177,7 @@ export function sampleSettings(config: TrainConfig, options: SampleOptions): Sam
   };
 }
 
-/** Returns the config with this step's optimizer settings. */
+/** Returns the config with the optimizer settings of an `optimStep` call. */
 export function optimSettings(config: TrainConfig, options: OptimStepOptions): TrainConfig {
   checkNames('optimStep', options, OPTIM_OPTIONS);
   const { gradClip = config.actor.gradClip, ...optim } = options;
@@ -183,7 +187,11 @@ export function optimSettings(config: TrainConfig, options: OptimStepOptions): T
   });
 }
 
-/** Returns the config with `changes`, validated. @param changes replace keys of the config; the trainer section is ignored here */
+/**
+ * Returns the config with `changes` applied and validated.
+ * @param verb method of the learner, for errors
+ * @param changes keys to replace; the trainer section of the config is ignored
+ */
 const resolved = (config: TrainConfig, verb: string, changes: object): TrainConfig =>
   resolveTrainTree({ ...config, trainer: undefined, ...changes }, verb);
 
@@ -193,6 +201,6 @@ function checkNames(verb: string, options: object, known: readonly string[]): vo
     throw new InputError(`${verb}: there is no option "${unknown}". There are ${known.join(', ')}.`);
 }
 
-/** Removes undefined options, which count as not given. */
+/** Removes options whose value is undefined: they count as absent. */
 const given = (options: object): object =>
   Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));

@@ -1,4 +1,4 @@
-/** Plain data that a Learner takes and returns. */
+/** Types of the values that a Learner's methods take and return. */
 
 import type { Generation } from '../../rollout/types.ts';
 import type { Message } from '../../tasks/task.ts';
@@ -12,16 +12,19 @@ import type { TrainerEngine } from '../../grpo/types.ts';
 
 /** Options of a Learner. */
 export interface LearnerOptions {
-  /** From `createLocalEngine` or `createRemoteEngine`, with the sizes of `config`. */
+  /** Engine from `createLocalEngine` or `createRemoteEngine`, created with the sizes of `config`. */
   engine: TrainerEngine;
-  /** Config that the engine was created with (`engineSizes(config)`). Supplies sizes, seed, and the default of every option below. */
+  /**
+   * Config with which the engine was created (by `engineSizes(config)`). It supplies sizes, seed and the default of every option of the
+   * learner's methods.
+   */
   config: TrainConfig;
 }
 
-/** Context that `sample` continues: a text, encoded without a template; messages, by the chat template; or token ids. */
+/** A prompt: a text, which is encoded without chat template; messages, which the chat template renders; or token ids. */
 export type Prompt = string | Message[] | ArrayLike<number>;
 
-/** Sampling options. Defaults are the config's (`rollout`, `data.maxResponseLength`). Names are vLLM's. */
+/** Options of `sample`, with vLLM's names. Defaults are the config's `rollout` and `data.maxResponseLength`. */
 export interface SampleOptions extends Pick<
   RolloutInput,
   | 'topK'
@@ -34,118 +37,129 @@ export interface SampleOptions extends Pick<
   | 'stop'
   | 'includeStopStrInOutput'
 > {
-  /** 0 = greedy; the log-probabilities are then computed at temperature 1. */
+  /** Sampling temperature. 0 = greedy; the returned log-probs are then at temperature 1. */
   temperature?: number | undefined;
-  /** Maximum number of tokens to sample, up to `data.maxResponseLength`. */
+  /** Maximum number of tokens per completion, at most `data.maxResponseLength`. */
   maxTokens?: number | undefined;
-  /** Seed of the random keys. Default: the config's. If given without `step`, a repeated call samples the same. */
+  /**
+   * Seed of the random numbers. Default: the config's. If `seed` is given without `step`, calls with the same seed sample the same tokens.
+   */
   seed?: number | undefined;
   /**
-   * Part of the random keys. Equal seed, step, prompt number and sample number sample equal tokens. Default: the number of this call, from
-   * 1.
+   * Step number in the random keys. The same seed, step, prompt index and sample index sample the same tokens. Default: the number of this
+   * `sample` call, counted from 1.
    */
   step?: number | undefined;
-  /** Tools whose schemas the chat template writes into prompts of messages. Calls in the reply stay text. */
+  /** Tools whose schemas the chat template writes into prompts that are messages. Tool calls in completions are not parsed. */
   tools?: Tool[] | undefined;
 }
 
-/** A token sequence, T tokens. Arrays may be typed or plain. */
+/** A sequence of T tokens. Its arrays can be typed arrays or plain ones. */
 export interface Row {
-  /** [T] prompt and response. */
+  /** [T] token ids of prompt and response. */
   tokens: ArrayLike<number>;
-  /** [T] 1 = the token is trained or scored, 0 = not. Must be 0 at the first token, which has no context. */
+  /** [T] 1 = the token is trained or scored, 0 = it is not. Must be 0 at the first token, which no earlier token predicts. */
   mask: ArrayLike<number>;
   /**
-   * Number of leading tokens that adjacent rows of the same `group` share, which then need one forward pass. Default: all before the first
-   * 1 of the mask.
+   * Number of leading tokens that form the prompt. Adjacent rows with the same `group` and the same prompt share one forward pass over it.
+   * Default: all tokens before the first 1 of the mask.
    */
   promptLength?: number | undefined;
-  /** Number of the row's prompt. Adjacent rows with different numbers share nothing. */
+  /** Index of the row's prompt. Adjacent rows with different values do not share the forward pass of a prompt. */
   group?: number | undefined;
 }
 
 /** A row for `forwardBackward`. Values at tokens with mask 0 are ignored. */
 export interface TrainRow extends Row {
-  /** [T], or one number for all tokens. Default for cross_entropy and functions: 1. Required otherwise. */
+  /**
+   * [T] advantages, or one number for all tokens. Optional for cross_entropy and for a function as loss (default 1), required otherwise.
+   */
   advantages?: ArrayLike<number> | number | undefined;
   /**
-   * [T] natural log-probs under the policy that sampled, at the temperature of the call. Default for cross_entropy and functions: 0.
-   * Required otherwise.
+   * [T] natural log-probs under the policy that sampled the tokens, at the temperature of the `forwardBackward` call. Optional for
+   * cross_entropy and for a function as loss (default 0), required otherwise.
    */
   logProbs?: ArrayLike<number> | undefined;
-  /** [T] log-probs under the reference, from `logProbs(rows, { reference: true })`. Required if klLossCoef is above 0. */
+  /** [T] log-probs under the reference model, from `logProbs(rows, { reference: true })`. Required if klLossCoef is above 0. */
   refLogProbs?: ArrayLike<number> | undefined;
 }
 
-/** One sample. Add `advantages` to pass it to `forwardBackward`. */
+/** A sampled completion with its prompt. Add `advantages` to pass it to `forwardBackward`. */
 export interface SampledRow extends Row {
   /** [T] */
   tokens: Uint32Array;
-  /** [T] 1 = sampled, 0 = prompt. */
+  /** [T] 1 = sampled token, 0 = prompt token. */
   mask: Uint8Array;
-  /** [T] natural log-prob of each sampled token, over the full vocabulary at the sampling temperature; 0 on the prompt. */
+  /** [T] natural log-prob of each sampled token, over the full vocabulary at the sampling temperature; 0 at prompt tokens. */
   logProbs: Float32Array;
-  /** Sampled text, without special tokens and, by default, without the stop string. */
+  /** Sampled text, without special tokens, and without the stop string unless includeStopStrInOutput is set. */
   text: string;
-  /** 'stop' = an end token; 'stop_string' = one of `stop`; 'length' = `maxTokens`. */
+  /** Why the completion ended. 'stop' = an end token; 'stop_string' = one of the strings in `stop`; 'length' = `maxTokens` was reached. */
   stopReason: Generation['stopReason'];
   promptLength: number;
-  /** Number of the row's prompt in the call. */
+  /** Index of the row's prompt in the `sample` call. */
   group: number;
 }
 
-/** [rows][T] values of each row's tokens; 0 where the mask is 0. */
+/** Values per token, as [rows][T]; 0 where the mask is 0. */
 export interface TokenValues {
-  /** Natural log-probs. */
+  /** Natural log-prob of each token. */
   logProbs: Float32Array[];
-  /** Entropy in nats of the complete distribution at each token. */
+  /** Entropy, in nats, of the distribution over the full vocabulary at each token. */
   entropies: Float32Array[];
 }
 
-/** Settings of a loss, its terms and its normalisation. Defaults are the named method's, otherwise the config's (`actor`). */
+/**
+ * Options of `forwardBackward`: settings of the loss, its KL and entropy terms and its normalisation. Defaults are those of the named
+ * method, otherwise the config's `actor`.
+ */
 export interface LossOptions extends Pick<ActorInput, 'policyLoss' | Flagged<typeof actor.entries, 'ofLoss'>> {
-  /** Temperature of the samples. Default: `rollout.temperature`, or 1 for cross_entropy. */
+  /** Temperature at which the rows were sampled. Default: `rollout.temperature`, or 1 for cross_entropy. */
   temperature?: number | undefined;
   /**
-   * Number of rows of the complete update, the divisor of seq-mean-*. Default: the rows of this call. Set it if an update takes several
-   * calls.
+   * Number of rows of the complete update, by which the seq-mean-* aggregations divide. Default: the rows of this call. Set it if several
+   * calls make up one update.
    */
   globalBatchSize?: number | undefined;
-  /** Number of trained tokens of the complete update, the divisor of token-mean. Default: the tokens of this call. */
+  /** Number of trained tokens of the complete update, by which token-mean divides. Default: the trained tokens of this call. */
   batchNumTokens?: number | undefined;
-  /** Divisor of seq-mean-token-sum-norm. Default: `data.maxResponseLength`. */
+  /** Number by which seq-mean-token-sum-norm divides. Default: `data.maxResponseLength`. */
   maxResponseLength?: number | undefined;
 }
 
 export interface ForwardBackwardResult extends TokenValues {
-  /** Value of the differentiated loss, including KL and entropy terms. NaN for a function that returns no `loss`. */
+  /**
+   * Value of the loss whose gradient was accumulated, KL and entropy terms included. NaN if the loss is a function that returns no `loss`.
+   */
   loss: number;
-  /** verl's names: actor/pg_loss, actor/ppo_kl, actor/entropy, ... If rows have log-probs, also training/rollout_probs_diff_*. */
+  /**
+   * Metrics with verl's names: actor/pg_loss, actor/ppo_kl, actor/entropy, ... If rows have log-probs, also training/rollout_probs_diff_*.
+   */
   metrics: Metrics;
 }
 
-/** Settings of an optimizer step. Defaults are the config's (`actor.optim`, `actor.gradClip`). */
+/** Options of `optimStep`. Defaults are the config's `actor.optim` and `actor.gradClip`. */
 export interface OptimStepOptions {
-  /** Learning rate. Default: the config's, by its schedule. */
+  /** Learning rate of this step. Default: the config's, with its schedule. */
   lr?: number | undefined;
-  /** AdamW's decay rates. */
+  /** Decay rates of the two moments of AdamW. */
   betas?: [number, number] | undefined;
-  /** AdamW's epsilon, added to the root of the squared mean. */
+  /** Epsilon of AdamW, added to the square root of the second moment. */
   eps?: number | undefined;
   /** Same as OptimizerOptions.weightDecay. */
   weightDecay?: number | undefined;
-  /** Largest global L2 norm of the gradient; 0 = no clipping. */
+  /** Maximum global L2 norm of the gradient, to which a larger gradient is scaled down; 0 = no clipping. */
   gradClip?: number | undefined;
 }
 
-/** Result of an optimizer step. */
+/** Result of `optimStep`. */
 export interface OptimStepResult {
-  /** Global L2 norm before clipping. */
+  /** Global L2 norm of the gradient before clipping. */
   gradNorm: number;
   /** The learning rate that was used. */
   lr: number;
-  /** True if the gradient norm was not finite. The weights are then unchanged and the gradient is dropped. */
+  /** True if the norm of the gradient was not finite. The weights are then unchanged, and the gradient is dropped. */
   skipped: boolean;
-  /** Number of optimizer steps so far, which is also the weight version. */
+  /** Number of optimizer steps so far. It is also the weight version. */
   updates: number;
 }

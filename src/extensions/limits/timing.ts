@@ -6,7 +6,7 @@ import type { Gpu, View } from '../../gpu/device.ts';
 
 const probes = new WeakMap<Gpu, View>();
 
-/** Waits until everything recorded has run, by a read-back of four bytes, as real steps do. */
+/** Waits until all recorded GPU work has run, with a read-back of four bytes, as real steps do. */
 export async function settle(gpu: Gpu): Promise<void> {
   let probe = probes.get(gpu);
   if (!probe) probes.set(gpu, (probe = gpu.buffer('bench.probe', 4)));
@@ -37,7 +37,7 @@ export async function secondsOf(gpu: Gpu, record: () => void, { rounds, roundS }
   };
   let times = 1;
   while ((await run(times)) - readBack < roundS && times < MOST_TIMES) times *= 2;
-  // A disturbed first run ends the doubling early; most of the measured time would then be the read-back.
+  // If another program disturbs the first run, the doubling ends early, and most of the measured time is the read-back.
   let seconds = await best(times);
   while (seconds - readBack < roundS / 2 && times < MOST_TIMES) seconds = await best((times *= 2));
   // The time of a read-back varies. Subtracting more than half would leave mostly its noise.

@@ -1,4 +1,4 @@
-/** Opens a connection to an MCP server with the official SDK, which is loaded on first use. */
+/** Opens a connection to an MCP server by the official SDK, which is loaded when it is first needed. */
 
 import type { RequestOptions } from '@modelcontextprotocol/sdk/shared/protocol.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
@@ -10,9 +10,9 @@ import type { McpServer, McpStats } from './types.ts';
 
 /** An open connection to an MCP server. */
 export interface Connection {
-  /** Returns the result of a request, whatever its shape. */
+  /** Sends a request and returns its result without validation. */
   request(method: string, params: Record<string, unknown>, options: RequestOptions): Promise<unknown>;
-  /** True once the connection has ended, for any reason. */
+  /** True after the connection has ended for any reason. */
   isClosed: boolean;
   close(): Promise<void>;
 }
@@ -23,7 +23,7 @@ interface ConnectionOptions {
   stats: McpStats;
 }
 
-/** Loads the SDK. Throws InputError if it is not installed. */
+/** Loads the MCP SDK. Throws InputError if it is not installed. */
 async function loadSdk() {
   try {
     const [client, types] = await Promise.all([
@@ -39,14 +39,19 @@ async function loadSdk() {
   }
 }
 
-/** Replaces the SDK's default, which compiles schemas to code. Pages forbid that, so outputs are not checked. */
+/**
+ * Accepts every tool output. The SDK's default validator compiles schemas to code, which web pages with a content security policy forbid.
+ */
 const NO_VALIDATOR: jsonSchemaValidator = {
   getValidator<T>() {
     return (data): JsonSchemaValidatorResult<T> => ({ valid: true, data: data as T, errorMessage: undefined });
   },
 };
 
-/** Connects. A URL without Streamable HTTP is tried as an SSE server, as the specification says. Throws what the SDK throws. */
+/**
+ * Opens a connection: to a local process, or to a URL by Streamable HTTP. If a URL does not support that, tries SSE, as the MCP
+ * specification says. Rethrows errors of the SDK.
+ */
 export async function openConnection(server: McpServer, options: ConnectionOptions): Promise<Connection> {
   if (!(server instanceof URL)) return connect(new ProcessTransport(server), options);
   try {
@@ -76,7 +81,7 @@ async function connectStreamable(url: URL, options: ConnectionOptions): Promise<
   };
   const connection = await connect(transport, options);
   const { close } = connection;
-  // Ends the session, so that the server can free it immediately.
+  // Before it closes, tells the server that the session has ended, so that the server can free it immediately.
   connection.close = async () => {
     await untilAborted(transport.terminateSession(), AbortSignal.timeout(END_SESSION_MS), 'no answer').catch(() => {});
     await close();
@@ -85,10 +90,10 @@ async function connectStreamable(url: URL, options: ConnectionOptions): Promise<
 }
 
 const END_SESSION_MS = 2000;
-/** Milliseconds for time limits of the SDK that must never apply, because another limit does. */
+/** The longest delay of a timer in milliseconds. Used for time limits of the SDK where another limit applies. */
 export const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** Rejects with `message` if the signal aborts first. */
+/** Returns the result of `work`. Rejects with `message` if the signal aborts first. */
 export async function untilAborted<T>(work: Promise<T>, signal: AbortSignal, message: string): Promise<T> {
   let stop = () => {};
   const aborted = new Promise<never>((_, reject) => {
@@ -99,7 +104,10 @@ export async function untilAborted<T>(work: Promise<T>, signal: AbortSignal, mes
   return Promise.race([work, aborted]).finally(() => signal.removeEventListener('abort', stop));
 }
 
-/** @param isOneStream true if all answers come by one stream; an error of the stream then ends the connection */
+/**
+ * Connects a client by the given transport.
+ * @param isOneStream true if all answers arrive on one stream (SSE), so that an error of this stream ends the connection
+ */
 async function connect(
   transport: Transport,
   { timeoutMs, stats }: ConnectionOptions,
@@ -127,7 +135,7 @@ async function connect(
     throw new McpError(ErrorCode.MethodNotFound, `this client does not offer ${method}`);
   };
   try {
-    // Not the SDK's time limit, because an SSE stream may stay open without ever naming its endpoint.
+    // The limit is enforced here and not by the SDK, because an SSE stream can stay open without ever sending the address for requests.
     const connecting = client.connect(transport, { timeout: LONGEST_TIMER_MS });
     await untilAborted(connecting, AbortSignal.timeout(timeoutMs), `it did not answer in ${timeoutMs / 1000} s`);
   } catch (error) {
@@ -139,7 +147,7 @@ async function connect(
   return connection;
 }
 
-/** Returns the HTTP status in an error of the SDK. */
+/** Returns the HTTP status that an error of the SDK contains; undefined if it contains none. */
 export function statusOf(error: unknown): number | undefined {
   const { code } = (error ?? {}) as { code?: unknown };
   return typeof code === 'number' && code >= 100 && code < 600 ? code : undefined;

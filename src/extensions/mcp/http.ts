@@ -1,22 +1,22 @@
 /**
- * The `fetch` of a connection by Streamable HTTP. It aborts the request of a cancelled call and limits the size of a response.
- * A call whose response ends early fails, so that it does not wait forever.
+ * The `fetch` that the SDK uses for Streamable HTTP. It aborts the HTTP request of a cancelled call, and limits the size of responses. If
+ * the response to a call ends without an answer, the call fails instead of waiting forever.
  */
 
 import { MAX_MESSAGE_BYTES } from './stdio.ts';
 
 type Id = string | number;
 
-/** Milliseconds in which the reader of an ended stream can process the rest, before the request fails. */
+/** Milliseconds between the end of a stream and the failure of its request, in which the SDK can still process what it has received. */
 const READ_MS = 100;
 
-/** Tracks the requests of one connection until their answers arrive. */
+/** Tracks the requests of one connection until they are answered. */
 export class HttpRequests {
-  /** Requests that wait for their answer; `isResumable` is undefined while the stream is open. */
+  /** Requests without an answer. `isResumable` is set when their stream has ended. */
   readonly #open = new Map<Id, { abort: AbortController; isResumable?: boolean }>();
   readonly #fail: (id: Id) => void;
 
-  /** @param fail answers a request with the error that no answer will arrive */
+  /** @param fail called with the id of a request that will get no answer, to answer it with an error */
   constructor(fail: (id: Id) => void) {
     this.#fail = fail;
   }
@@ -45,7 +45,7 @@ export class HttpRequests {
     this.#open.delete(id);
   }
 
-  /** Fails the requests of ended streams, because they are not resumed. */
+  /** Called when the SDK no longer tries to resume streams: fails the requests whose stream has ended. */
   giveUpResuming(): void {
     for (const [id, { isResumable }] of this.#open) if (isResumable) this.#failNow(id);
   }
@@ -56,7 +56,7 @@ export class HttpRequests {
     this.#open.delete(id);
   }
 
-  /** Called when the stream of a request has ended; the SDK resumes a stream that has event ids. */
+  /** Called when the stream of a request has ended. The SDK resumes a stream whose events have ids; otherwise the request fails. */
   #ended(id: Id, isResumable: boolean): void {
     const request = this.#open.get(id);
     if (!request) return;
@@ -75,7 +75,7 @@ interface Sent {
   params?: { requestId?: Id };
 }
 
-/** Returns the response with a body that fails if it is too long. Calls `ended` when the body ends, for any reason. */
+/** Returns the response with a body that fails beyond MAX_MESSAGE_BYTES. Calls `ended` when the body ends for any reason. */
 function bounded(response: Response, ended: (isResumable: boolean) => void = () => {}): Response {
   const { body, status, statusText, headers } = response;
   if (!body) {

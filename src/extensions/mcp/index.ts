@@ -1,6 +1,6 @@
 /**
- * Programs use it as `webgrpo/mcp`, the command line for `task.mcpServers`. It adds tools of MCP servers; the SDK
- * (`@modelcontextprotocol/sdk`, installed by the user) is loaded on first use.
+ * Adds the tools of MCP servers to tasks. Programs import it as `webgrpo/mcp`; the command line uses it for `task.mcpServers`. The SDK
+ * (`@modelcontextprotocol/sdk`, which the user installs) is loaded when it is first needed.
  */
 
 export { type McpOptions, type McpTools, mcpTools } from './tools.ts';

@@ -1,13 +1,13 @@
-/** Converts the answer of an MCP tool to the text that the model reads. */
+/** Converts the result of an MCP tool call to the text that the model reads. */
 
 import { isObject } from '../../tasks/toolSchema.ts';
 
 type Json = Record<string, unknown>;
 
 /**
- * Returns texts unchanged, and a line that describes each image, audio or file. Without a text, `structuredContent` is used.
- * Begins with "Error" if the server reports that the tool failed.
- * @param most maximum number of characters to keep at each end; the run then truncates to maxResponseLength
+ * Returns the texts of a result unchanged, with one line for each image, audio or file in it. A result without text returns
+ * `structuredContent` as JSON. The text starts with "Error" if the server reports that the tool failed.
+ * @param most maximum number of characters to keep at each end of the text; the run truncates further, to maxResponseLength
  */
 export function resultText(result: unknown, most: number): string {
   const { content, structuredContent, isError } = isObject(result) ? result : {};
@@ -18,7 +18,7 @@ export function resultText(result: unknown, most: number): string {
   return isError === true && !kept.startsWith('Error') ? `Error: ${kept || 'the tool failed'}` : kept;
 }
 
-/** Returns a copy of both ends, so that the rest of a long text can be freed. */
+/** Returns a copy of the first and the last `most` characters, so that a long text can be freed. */
 function keepEnds(text: string, most: number): string {
   if (text.length <= 2 * most) return text;
   return new TextDecoder().decode(new TextEncoder().encode(text.slice(0, most) + text.slice(-most)));
@@ -49,7 +49,7 @@ const textOr = (value: unknown, other: string): string => (typeof value === 'str
 const mimeType = ({ mimeType: type }: Json): string => textOr(type, 'unknown type').slice(0, 100);
 const uriOf = ({ uri }: Json): string => textOr(uri, 'without an address').slice(0, 500);
 
-/** Returns the byte length of base64 without decoding it. */
+/** Returns the number of bytes that a base64 text encodes, without decoding it. */
 const byteLength = (data: unknown): number =>
   typeof data === 'string'
     ? Math.floor((data.length * 3) / 4) - (data.endsWith('==') ? 2 : data.endsWith('=') ? 1 : 0)

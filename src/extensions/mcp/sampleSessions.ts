@@ -1,29 +1,29 @@
-/** One session per sample, shared by the tools that the sample calls: for servers that keep state. */
+/** Sessions for MCP servers that keep state: one session per sample, which all tools of that sample share. */
 
 import { limiter } from '../../tasks/tools/search.ts';
 import { untilAborted } from './connection.ts';
 import type { McpSession } from './session.ts';
 
-/** The session of one sample. */
+/** The session of one sample, and its state. */
 export interface Held {
   sampleId: string;
-  /** Number of tools that use the session as their state. */
+  /** Number of tools that have been created for the sample and not yet released. */
   holds: number;
   session?: Promise<McpSession>;
-  /** Ends the session, so that the next sample can open one. */
+  /** Closes the session, so that a waiting sample can open its own. */
   free(): void;
 }
 
-/** Opens one session per sample, up to a limit, and closes it after the sample's last tool is released. */
+/** Opens a session for each sample, up to a limit, and closes it when the sample's last tool is released. */
 export class SampleSessions {
   readonly #make: () => McpSession;
   readonly #limit: ReturnType<typeof limiter>;
   readonly #held = new Map<string, Held>();
-  /** Sessions that are open or closing. */
+  /** One promise per session that is waiting, open or closing; it resolves when the session is closed. */
   readonly #open = new Set<Promise<void>>();
   #isClosed = false;
 
-  /** @param maxSessions open at the same time; other samples wait */
+  /** @param maxSessions maximum number of open sessions; further samples wait */
   constructor(make: () => McpSession, maxSessions: number) {
     this.#make = make;
     this.#limit = limiter(maxSessions);
@@ -36,7 +36,7 @@ export class SampleSessions {
     return held;
   }
 
-  /** Returns the sample's session once a slot is free. Rejects if `signal` aborts first. */
+  /** Returns the sample's session, which is opened once the limit allows it. Rejects if `signal` aborts first. */
   of(held: Held, signal: AbortSignal): Promise<McpSession> {
     held.session ??= new Promise((resolve, reject) => {
       const life = this.#limit(() => this.#live(held, resolve, reject));
@@ -52,14 +52,14 @@ export class SampleSessions {
     held.free();
   }
 
-  /** Resolves when all sessions are closed. */
+  /** Closes all sessions. Resolves when they are closed. */
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const held of this.#held.values()) held.free();
     await Promise.all(this.#open);
   }
 
-  /** Opens a session and resolves once it is closed. */
+  /** Opens the session of a sample, passes it to `resolve`, and resolves when the session was closed again. */
   async #live(held: Held, resolve: (session: McpSession) => void, reject: (error: Error) => void): Promise<void> {
     if (held.holds === 0 || this.#isClosed) return reject(new Error('the sample has ended'));
     const session = this.#make();

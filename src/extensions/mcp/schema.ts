@@ -1,34 +1,34 @@
 /**
- * Converts an MCP tool's `inputSchema`, which can be any JSON Schema, to a ToolSchema. References are resolved and sizes are limited.
- * A keyword that a grammar cannot enforce, such as `allOf`, is noted and left to the server.
+ * Converts an MCP tool's `inputSchema`, which can be any JSON Schema, to a ToolSchema. $ref values are replaced by their targets, and sizes
+ * are limited. Keywords that constrained decoding cannot enforce, such as `allOf`, are reported; only the server checks them.
  */
 
 import type { ArgumentSchema, ToolSchema } from '../../tasks/toolSchema.ts';
 import { isObject } from '../../tasks/toolSchema.ts';
 
-/** Keywords that constrained calls do not enforce, with the number of their occurrences. */
+/** Keywords that constrained tool calls do not enforce, with the number of times that each occurs. */
 export type Notes = Map<string, number>;
 
 type Json = Record<string, unknown>;
 
 const MAX_DEPTH = 16;
-/** Maximum number of parts of one tool's schema after its references are resolved. */
+/** Maximum number of subschemas in the schema of one tool, after $ref values are replaced. */
 const MAX_PARTS = 200;
 const MAX_ALTERNATIVES = 64;
 const MAX_CHOICES = 500;
-/** Limits in characters: of one text for the model, of all texts of a tool, of a name or a small value. */
+/** Maximum numbers of characters: of one description, of all descriptions of a tool, of a name or a short value. */
 const [MAX_TEXT, MAX_TEXTS, MAX_SMALL] = [1000, 20_000, 200];
-/** Largest `maxLength` and `minLength`, because a grammar spells them out one character at a time. */
+/** Largest `maxLength` and `minLength` that are enforced. A grammar needs a state for each character. */
 const [MAX_LENGTH, MAX_LEAST] = [1000, 64];
 
-/** Keywords that are left to the server. */
+/** Keywords that constrained calls do not enforce; only the server checks them. */
 const LEFT_OUT = [
   ...['pattern', 'format', 'contentEncoding', 'multipleOf', 'uniqueItems', 'contains', 'not', 'if', 'propertyNames'],
   ...['patternProperties', 'minProperties', 'maxProperties', 'dependentRequired', 'dependentSchemas', 'dependencies'],
   ...['unevaluatedProperties', 'unevaluatedItems', '$dynamicRef', '$recursiveRef', 'prefixItems'],
 ];
 
-/** Returns undefined if the schema is not one of an object. */
+/** Converts a tool's input schema; undefined if it is not the schema of an object. */
 export function readInputSchema(schema: unknown, notes: Notes): ToolSchema | undefined {
   if (!isObject(schema)) return undefined;
   const { type = 'object', anyOf, properties, additionalProperties, ...rest } = new Reader(schema, notes).read(schema);
@@ -53,7 +53,10 @@ class Reader {
     this.#notes = notes;
   }
 
-  /** Converts a part of the schema. @param within references that contain this part */
+  /**
+   * Converts a subschema.
+   * @param within $ref values that were followed to reach the subschema, to detect recursion
+   */
   read(part: unknown, depth = 0, within: readonly string[] = []): ArgumentSchema {
     if (part === true || part === undefined) return {};
     if (!isObject(part)) return this.#any(part === false ? 'false' : 'an invalid schema');
@@ -73,8 +76,8 @@ class Reader {
   }
 
   /**
-   * Converts a part without its descriptions. The part is a reference, a list of choices, one or more types, or, without a type, a list of
-   * alternatives.
+   * Converts a subschema without its descriptions: a $ref, a list of allowed values, one or more types, or, without a type, alternatives
+   * (allOf, anyOf, oneOf).
    */
   #value(part: Json, depth: number, within: readonly string[]): ArgumentSchema {
     if (typeof part['$ref'] === 'string') return this.#referred(part['$ref'], depth, within);
@@ -169,7 +172,7 @@ class Reader {
     return { ...(all.every((choice) => typeof choice === 'string') && { type: 'string' }), enum: all };
   }
 
-  /** Returns the unchecked keys that the model may read, limited in size. */
+  /** Returns the keywords that only inform the model (description, default, format, pattern), limited in size. */
   #words(part: Json): Json {
     const words: Json = {};
     const { description } = part;
@@ -184,7 +187,10 @@ class Reader {
   }
 }
 
-/** Returns alternatives without duplicates. A single one is returned alone; without any, every value fits. */
+/**
+ * Joins alternatives to an `anyOf` without duplicates. A single alternative is returned as it is; an empty list becomes {}, which allows
+ * any value.
+ */
 function anyOf(alternatives: ArgumentSchema[]): ArgumentSchema {
   const flat = alternatives.flatMap(({ anyOf, ...one }) => anyOf ?? [one]);
   const different = [...new Map(flat.map((one) => [JSON.stringify(one), one])).values()];
@@ -193,19 +199,19 @@ function anyOf(alternatives: ArgumentSchema[]): ArgumentSchema {
 
 const combined = (part: Json): unknown[] => ['allOf', 'anyOf', 'oneOf'].flatMap((keyword) => listOf(part[keyword]));
 
-/** False if an alternative only lists required members and has no type or members of its own. */
+/** False if the alternative only lists required properties, without a type or properties. */
 const namesMembers = (part: unknown): boolean => !isObject(part) || Object.keys(part).some((key) => key !== 'required');
 
 const own = (members: Json, name: string): unknown => (Object.hasOwn(members, name) ? members[name] : undefined);
 
-/** Returns the type that a part implies without naming it. */
+/** Returns the type of a subschema that has no `type` but keywords of objects or arrays; undefined otherwise. */
 function implied(part: Json): string | undefined {
   if (part['properties'] !== undefined || part['additionalProperties'] !== undefined || Array.isArray(part['required']))
     return 'object';
   return part['items'] !== undefined || part['prefixItems'] !== undefined ? 'array' : undefined;
 }
 
-/** Returns the value at a JSON pointer. */
+/** Returns the value that a JSON pointer refers to; undefined if the pointer refers to nothing. */
 function pointed(root: unknown, pointer: string): unknown {
   if (pointer !== '' && !pointer.startsWith('/')) return undefined;
   return pointer
@@ -219,7 +225,7 @@ const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? (value as 
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
 const numberOr = (value: unknown, other: number): number => (typeof value === 'number' ? value : other);
 
-/** Returns the length as JSON; Infinity if a value is nested too deeply to be written. */
+/** Returns the length of a value's JSON; Infinity if the value is nested too deeply for JSON.stringify. */
 function textLength(value: unknown): number {
   try {
     return JSON.stringify(value).length;
@@ -228,6 +234,6 @@ function textLength(value: unknown): number {
   }
 }
 
-/** Truncates the text to `most` characters and "...". */
+/** Truncates a longer text to `most` characters followed by "...". */
 export const cutText = (text: string, most: number): string =>
   text.length <= most ? text : `${text.slice(0, most)}...`;

@@ -1,4 +1,6 @@
-/** One session with an MCP server: opened on demand and reopened after a loss, a limited number of times. */
+/**
+ * A session with an MCP server. It connects when it is first used, and reconnects a limited number of times after losing the connection.
+ */
 
 import { describe, InputError, isInPage } from '../../errors.ts';
 import { isObject } from '../../tasks/toolSchema.ts';
@@ -7,21 +9,21 @@ import type { McpServer, McpStats } from './types.ts';
 
 /** Options of a session. */
 export interface SessionOptions {
-  /** Name of the server in messages. */
+  /** Name of the server, for messages. */
   name: string;
   headers: Readonly<Record<string, string>>;
   connectTimeoutMs: number;
   stats: McpStats;
-  /** Removes secrets from a message. */
+  /** Replaces secrets in a message by ***. */
   redact(text: string): string;
 }
 
-/** Losses without an answered call between them, after which no new connection is tried. */
+/** After this many losses of the connection in a row, without an answered call between them, the session stops reconnecting. */
 const MAX_LOSSES = 3;
-/** Maximum number of pages of tools/list. */
+/** Maximum number of pages that are read from tools/list. */
 const MAX_PAGES = 100;
 
-/** A session that connects on demand and reconnects after a loss. */
+/** A session that connects when it is used and reconnects after a loss. */
 export class McpSession {
   readonly #server: McpServer;
   readonly #options: SessionOptions;
@@ -35,7 +37,9 @@ export class McpSession {
     this.#options = options;
   }
 
-  /** Lists tools page by page, until more than `most` are read. Throws InputError if the server cannot be reached. */
+  /**
+   * Lists the server's tools page by page, and stops once there are more than `most`. Throws InputError if the server cannot be reached.
+   */
   async listTools(most: number): Promise<unknown[]> {
     const { connectTimeoutMs: timeout } = this.#options;
     try {
@@ -56,7 +60,10 @@ export class McpSession {
     }
   }
 
-  /** Returns the result of a call. Retries once if the server cannot have run the call. Otherwise throws an Error that the model reads. */
+  /**
+   * Calls a tool and returns its result. Retries once if it is certain that the server has not run the call. Any other failure throws an
+   * Error, whose message the model reads.
+   */
   async call(name: string, args: Record<string, unknown>, signal: AbortSignal): Promise<unknown> {
     const { stats } = this.#options;
     const options = { signal, timeout: LONGEST_TIMER_MS, onprogress: () => void stats.progress++ };
@@ -81,7 +88,7 @@ export class McpSession {
     }
   }
 
-  /** Resolves when the connection is closed and its process has ended. */
+  /** Closes the session. Resolves when the connection is closed and a server process has ended. */
   async close(): Promise<void> {
     this.#isClosed = true;
     const connection = await this.#connection?.catch(() => undefined);
@@ -89,7 +96,7 @@ export class McpSession {
     await connection?.close().catch(() => {});
   }
 
-  /** Opens a connection unless there is one. A connection that does not open counts as a loss. */
+  /** Returns the connection, and opens it first if needed. An attempt that fails counts as a loss. */
   #open(): Promise<Connection> {
     const { headers, connectTimeoutMs: timeoutMs, stats } = this.#options;
     return (this.#connection ??= openConnection(this.#server, { headers, timeoutMs, stats }).then(
@@ -105,7 +112,7 @@ export class McpSession {
     ));
   }
 
-  /** Returns the connection, reopened if it was lost. */
+  /** Returns an open connection, and reconnects if the last one was lost. */
   async #alive(): Promise<Connection> {
     const server = `the MCP server "${this.#options.name}"`;
     if (this.#isClosed) throw new Error(`${server} is closed`);
@@ -118,7 +125,7 @@ export class McpSession {
     return this.#alive();
   }
 
-  /** Counts a loss once, for any number of calls in flight. */
+  /** Records the loss of a connection. Several failed calls on one connection count as one loss. */
   async #lose(connection: Connection): Promise<void> {
     if (this.#lost.has(connection)) return;
     this.#lost.add(connection);
@@ -143,7 +150,7 @@ export class McpSession {
   }
 }
 
-/** Hint for pages: a server on another origin must allow by CORS that the page reads it. */
+/** Returns a hint for web pages: a server on another origin must allow the page by CORS. */
 const inPage = (): string =>
   isInPage()
     ? '; from a page it must allow this origin by CORS and expose the header Mcp-Session-Id, see docs/guides/mcp.md'
@@ -154,7 +161,7 @@ function causeOf(error: unknown): string {
   return cause?.code ?? describe(error).slice(0, 200);
 }
 
-/** True for a JSON-RPC error that the server sent. */
+/** True for a JSON-RPC error with which the server answered. */
 const isAnswer = (error: unknown): boolean => isMcpError(error) && !isClosedError(error);
 const isMcpError = (error: unknown): boolean => error instanceof Error && error.name === 'McpError';
 const isClosedError = (error: unknown): boolean =>
@@ -164,7 +171,10 @@ const isNetworkError = (error: unknown): boolean => error instanceof TypeError |
 const isClosedPipe = (error: unknown): boolean =>
   /^(Not connected|the process has ended|write E\w+)/.test(describe(error));
 
-/** True if the server cannot have run the call. It was not reached, or lost the session, as after a restart. */
+/**
+ * True if it is certain that the server has not run the call: the server was not reached, or no longer knew the session, for example after
+ * a restart.
+ */
 const wasNotSeen = (error: unknown): boolean =>
   [400, 404].includes(statusOf(error) ?? 0) ||
   /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN)$/.test(causeOf(error)) ||

@@ -1,7 +1,7 @@
 /**
- * An MCP server that is a local process, with one JSON-RPC message per line; Node only. Unlike the SDK's transport, the process runs in its
- * own process group. Ctrl-C in a terminal therefore does not reach it while the run finishes its step and saves. Processes that it started
- * end with it.
+ * Transport to an MCP server that is a local process, with one JSON-RPC message per line (Node only). Unlike with the SDK's transport, the
+ * process gets its own process group, so that Ctrl-C in a terminal does not end the server before the run has finished its step and saved.
+ * When the server ends, processes that it started are killed.
  */
 
 import type { ChildProcessByStdio } from 'node:child_process';
@@ -10,13 +10,13 @@ import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { InputError } from '../../errors.ts';
 import type { McpCommand } from './types.ts';
 
-/** Environment variables that a server inherits: names, folders, the language. */
+/** Environment variables that the server process inherits: user and program folders, language and the like. Others can be secret. */
 const INHERITED =
   /^(HOME|LOGNAME|PATH|SHELL|TERM|USER|LANG|TMPDIR|APPDATA|HOMEDRIVE|HOMEPATH|LOCALAPPDATA|PROCESSOR_ARCHITECTURE|SYSTEMDRIVE|SYSTEMROOT|TEMP|USERNAME|USERPROFILE|PROGRAMFILES)$/;
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
-/** Maximum number of bytes of a message. A longer line ends the server. */
+/** Maximum number of bytes of a message. A server that sends a longer line is killed. */
 export const MAX_MESSAGE_BYTES = 2 ** 26;
-/** Milliseconds that the process has to end after its input ends, and again after SIGTERM. */
+/** Milliseconds that the process has to end after its stdin is closed, and again after SIGTERM. */
 const END_MS = 1000;
 
 type Child = ChildProcessByStdio<Writable, Readable, null>;
@@ -29,7 +29,7 @@ export class ProcessTransport implements Transport {
   readonly #command: McpCommand;
   #child: Child | undefined;
   #exited: Promise<void> | undefined;
-  /** An incomplete line. */
+  /** Output of the process after its last line break: an incomplete line. */
   #rest = '';
 
   constructor(command: McpCommand) {
@@ -55,7 +55,7 @@ export class ProcessTransport implements Transport {
     watch(child);
     for (const source of [child, child.stdin]) source.on('error', (error: Error) => this.onerror?.(error));
     child.stdout.setEncoding('utf8').on('data', (text: string) => this.#read(text));
-    // Not 'close', because a process that the server left behind may keep its output open.
+    // The event 'exit' instead of 'close', because a process that the server started can keep the output open.
     this.#exited = new Promise((resolve) => child.once('exit', () => resolve()));
     void this.#exited.then(() => this.#ended(child));
   }
@@ -68,7 +68,7 @@ export class ProcessTransport implements Transport {
     );
   }
 
-  /** Resolves when the process has ended. */
+  /** Ends the process. Resolves when it has ended. */
   async close(): Promise<void> {
     const child = this.#child;
     if (!child) return;
@@ -83,7 +83,7 @@ export class ProcessTransport implements Transport {
 
   #ended(child: Child): void {
     this.#child = undefined;
-    kill(child, 'SIGKILL'); // processes that it started
+    kill(child, 'SIGKILL'); // kills processes that the server started
     unwatch(child);
     for (const stream of [child.stdin, child.stdout]) stream.destroy();
     this.onclose?.();
@@ -102,7 +102,7 @@ export class ProcessTransport implements Transport {
     if (this.#child) kill(this.#child, 'SIGKILL');
   }
 
-  /** Passes on a message; reports a line that is not JSON as an error. */
+  /** Parses a line and passes the message on. A line that is not JSON is reported as an error. */
   #receive(line: string): void {
     if (line.trim() === '') return;
     try {
@@ -119,7 +119,7 @@ function startProblem({ code, message }: NodeJS.ErrnoException, { command, cwd }
   return `The MCP server "${command}" does not start${why}.`;
 }
 
-/** Kills the process and all that it started, which are one group. */
+/** Kills the process and all processes that it started, which are in its process group. */
 function kill(child: Child, signal: 'SIGTERM' | 'SIGKILL'): void {
   try {
     if (process.platform === 'win32') child.kill(signal);
@@ -129,7 +129,7 @@ function kill(child: Child, signal: 'SIGTERM' | 'SIGKILL'): void {
   }
 }
 
-/** Running servers: they end with this process, for any reason. */
+/** Running server processes. They are killed when this process ends for any reason. */
 const running = new Set<Child>();
 const killAll = () => running.forEach((child) => kill(child, 'SIGKILL'));
 
@@ -147,7 +147,10 @@ function unwatch(child: Child): void {
   for (const signal of SIGNALS) process.off(signal, onSignal);
 }
 
-/** Other listeners decide what the signal does. Without one it would have ended this process without an 'exit'. */
+/**
+ * Kills the servers if a signal ends this process. If there are other listeners, they decide what the signal does. Without any, Node would
+ * end this process without the event 'exit'.
+ */
 function onSignal(signal: NodeJS.Signals): void {
   if (process.listenerCount(signal) > 1) return;
   killAll();

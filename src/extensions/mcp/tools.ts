@@ -1,4 +1,4 @@
-/** Tools of an MCP server as tools of a task. */
+/** Offers the tools of an MCP server as tools of a task. */
 
 import { InputError } from '../../errors.ts';
 import { isLoopback } from '../../model/checkpoint/loopback.ts';
@@ -13,61 +13,64 @@ import type { McpCommand, McpServer, McpStats } from './types.ts';
 
 /** Options of `mcpTools`. */
 export interface McpOptions {
-  /** Name of the server in messages. Default: its host or command. */
+  /** Name of the server, for messages. Default: the host of its URL or the name of its program. */
   name?: string;
-  /** Headers sent with every request to a URL; they appear in no message. */
+  /** HTTP headers for every request to a URL. Messages never show their values. */
   headers?: Readonly<Record<string, string>>;
-  /** Tools to use, by the server's names. Default: all. */
+  /** Names of the tools to use, as the server lists them. Default: all tools. */
   include?: readonly string[];
-  /** Prefix of every tool name, e.g. 'git_'. */
+  /** Prefix for the names of the server's tools, e.g. 'git_'. */
   prefix?: string;
-  /** Time limit of a call, in milliseconds. Default: rollout.multiTurn.toolTimeoutS. */
+  /** Time limit of a tool call in milliseconds. Default: rollout.multiTurn.toolTimeoutS. */
   timeoutMs?: number;
-  /** Characters of a result that the model reads. Default: rollout.multiTurn.maxToolResponseLength. */
+  /** Maximum number of characters of a result that the model reads. Default: rollout.multiTurn.maxToolResponseLength. */
   maxResponseLength?: number;
-  /** Part of a long result to remove. Default: the run's setting. */
+  /** Side at which a result that is too long is truncated. Default: rollout.multiTurn.toolResponseTruncateSide. */
   truncateSide?: TruncateSide;
-  /** Opens a separate session for each sample, for servers that keep state. Default: false, one for all samples. */
+  /** True to open a separate session per sample, for servers that keep state. Default: false, one session for all samples. */
   perSample?: boolean;
-  /** Sessions open at the same time with `perSample`; calls of other samples wait, within their time limit. Default: 16. */
+  /**
+   * Maximum number of open sessions with `perSample`. Calls of further samples wait; the wait counts towards their time limit. Default: 16.
+   */
   maxSessions?: number;
-  /** Calls in flight at the same time; others wait, within their time limit. Default: 16. */
+  /** Maximum number of calls in flight. Further calls wait; the wait counts towards their time limit. Default: 16. */
   maxConcurrency?: number;
-  /** Maximum number of tools that a server may list, unless `include` selects some. Default: 128. */
+  /** Maximum number of tools. A server that lists more is an error, unless `include` selects fewer. Default: 128. */
   maxTools?: number;
-  /** Time limit to connect and to list tools, in milliseconds. Default: 30,000. */
+  /** Time limit in milliseconds for connecting and for listing the tools. Default: 30,000. */
   connectTimeoutMs?: number;
-  /** Allow http to other machines, although others on the network can read it. Default: false. */
+  /** True to allow http:// to other machines, although others on the network can read the traffic. Default: false. */
   allowHttp?: boolean;
 }
 
 /** Result of `mcpTools`: the tools, and the connection behind them. */
 export interface McpTools {
-  /** Tools that the server listed and `include` selects. */
+  /** The server's tools, or those that `include` selects. */
   tools: Tool[];
-  /** Names, descriptions and schemas that were dropped or shortened, one sentence each. */
+  /** One sentence for each name, description or schema that was changed, shortened or not used. */
   notes: readonly string[];
-  /** Live counters, updated while the tools are used. */
+  /** Counters, which are updated while the tools are used. */
   stats: Readonly<McpStats>;
-  /** Ends all sessions; resolves when the server's processes have ended. Can be called more than once. */
+  /** Closes all sessions. Resolves when the server's processes have ended. Further calls do nothing. */
   close(): Promise<void>;
 }
 
 const MAX_DESCRIPTION = 2000;
-/** Characters to keep at each end of a result without `maxResponseLength`: more than runs show a model. */
+/** Number of characters to keep at each end of a result if `maxResponseLength` is not set: more than any run shows to a model. */
 const KEPT_CHARACTERS = 2 ** 20;
-/** Maximum number of tools to read, whatever `include` selects. */
+/** Maximum number of tools that are read from the server if `include` is given. */
 const MAX_LISTED = 2 ** 14;
 
 /**
- * Connects to an MCP server and returns the tools that it lists now. Call `close` after the last use.
- * A URL uses Streamable HTTP, otherwise SSE. A command starts a process over stdio, in Node.
+ * Connects to an MCP server and returns the tools that the server currently lists. Call `close` after the last use. A URL is opened by
+ * Streamable HTTP, or by SSE if the server does not support that. A command (Node only) is started as a process, with messages over stdin
+ * and stdout.
  *
  *   const { tools, close } = await mcpTools('https://host/mcp', { headers: { authorization: `Bearer ${token}` } });
  *   const { tools, close } = await mcpTools({ command: 'npx', args: ['-y', '@modelcontextprotocol/server-everything'] });
  *
- * Throws InputError if the SDK is not installed, if the server does not start, cannot be reached or does not answer in time,
- * and if the list of tools cannot be used.
+ * Throws InputError if the SDK is not installed, if the server does not start, cannot be reached or does not answer in time, and if its
+ * list of tools cannot be used.
  */
 export async function mcpTools(server: string | URL | McpCommand, options: McpOptions = {}): Promise<McpTools> {
   const address = addressOf(server, options);
@@ -123,7 +126,7 @@ export async function mcpTools(server: string | URL | McpCommand, options: McpOp
   }
 }
 
-/** Returns the server's address. Throws InputError if it is invalid, or if others could read the traffic. */
+/** Returns the command or the URL of the server. Throws InputError if it is invalid, or if others on the network could read the traffic. */
 function addressOf(server: string | URL | McpCommand, { allowHttp = false, headers }: McpOptions): McpServer {
   if (typeof server !== 'string' && !(server instanceof URL)) {
     if (typeof server?.command === 'string' && server.command !== '') return server;
@@ -154,7 +157,7 @@ function addressOf(server: string | URL | McpCommand, { allowHttp = false, heade
 const nameOf = (address: McpServer): string =>
   address instanceof URL ? address.host : (address.command.split(/[\\/]/).at(-1) ?? '');
 
-/** Returns a function that removes the values of headers, environment and query from a text. */
+/** Returns a function that replaces the values of headers, environment variables and URL query parameters in a text by ***. */
 function redactor(address: McpServer, headers: Readonly<Record<string, string>>): (text: string) => string {
   const given = address instanceof URL ? [...address.searchParams.values()] : Object.values(address.env ?? {});
   const values = [...Object.values(headers), ...given].flatMap((value) => [value, ...value.split(/\s+/)]);
@@ -174,7 +177,7 @@ const noStats = (): McpStats => ({
   badMessages: 0,
 });
 
-/** Returns the selected tools. Throws InputError if a selected tool is missing, or if there are too many. */
+/** Returns the tools to use. Throws InputError if a tool that `include` names is missing, or if there are too many tools. */
 function choose(listed: unknown[], server: string, { include }: McpOptions, maxTools: number): unknown[] {
   const named = new Map(listed.flatMap((tool) => (isObject(tool) ? [[tool['name'], tool] as const] : [])));
   const missing = include?.find((name) => !named.has(name));
@@ -195,7 +198,7 @@ interface ReadTool extends Pick<Tool, 'name' | 'description' | 'parameters'> {
   serverName: string;
 }
 
-/** Reads the listed tools; skips tools that cannot be used, with a note. */
+/** Converts the tools that the server lists. Skips a tool that cannot be used, and adds a note about it. */
 function readTools(listed: unknown[], server: string, { prefix = '' }: McpOptions, notes: string[]): ReadTool[] {
   const tools: ReadTool[] = [];
   for (const tool of listed) {

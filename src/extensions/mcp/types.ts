@@ -1,38 +1,38 @@
-/** Types without the SDK, because the package's own types must compile without it. */
+/** Types that do not import the SDK's types, so that the package's declarations compile without the SDK. */
 
-/** Command that starts a server. */
+/** Command that starts an MCP server. */
 export interface McpCommand {
-  /** Program, found as a shell finds it. */
+  /** Name or path of the program. A name is searched on the PATH. */
   command: string;
-  /** Arguments, passed without a shell. */
+  /** Arguments of the program. No shell interprets them. */
   args?: readonly string[];
-  /** Environment variables, in addition to HOME, PATH and the like from this process. */
+  /** Environment variables of the program, in addition to HOME, PATH and similar ones of this process. */
   env?: Readonly<Record<string, string>>;
-  /** Working folder. Default: the folder of this process. */
+  /** Working folder. Default: the working folder of this process. */
   cwd?: string;
 }
 
-/** Address of a server: a URL, or the command that starts it. */
+/** Address of an MCP server: a URL, or the command that starts it. */
 export type McpServer = URL | McpCommand;
 
-/** Counters over all connections to a server. */
+/** Counters, summed over all connections to a server. */
 export interface McpStats {
-  /** Calls that were sent. */
+  /** Number of tool calls. */
   calls: number;
-  /** Calls that returned an error text. */
+  /** Number of calls that failed or whose text starts with "Error". */
   errors: number;
-  /** Connections that were opened. */
+  /** Number of connections that were opened. */
   connections: number;
-  /** Connections that were lost. */
+  /** Number of connections that were lost. */
   lost: number;
-  /** Number of connections reopened after being lost. */
+  /** Number of connections that were opened again after a loss. */
   reconnects: number;
-  /** Server requests that were refused: sampling, elicitation, roots. */
+  /** Number of requests by the server that were refused (sampling, elicitation, roots). */
   refusedRequests: number;
-  /** `tools/list_changed` notifications. They do not change the tools of a run. */
+  /** Number of `tools/list_changed` notifications. The tools of a run do not change. */
   listChanged: number;
-  /** Progress notifications. */
+  /** Number of progress notifications from the server. */
   progress: number;
-  /** Messages that could not be read, or that answer no request. */
+  /** Number of messages that could not be parsed, or that answer no request. */
   badMessages: number;
 }

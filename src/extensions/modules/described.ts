@@ -1,4 +1,4 @@
-/** Validates the task that a module returned. Its names and sizes become parts of metrics, prompts and files. */
+/** Validates the task that a module returns. Its names and sizes are used in metrics, prompts and files. */
 
 import { distance } from 'fastest-levenshtein';
 import * as v from 'valibot';
@@ -6,7 +6,7 @@ import { InputError } from '../../errors.ts';
 import type { Task } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
 
-/** A name that can be part of a metric's name. */
+/** Schema of a task's name, which becomes part of the names of metrics. */
 const name = v.pipe(v.string(), v.regex(/^[\w.-]{1,64}$/));
 const count = v.pipe(v.number(), v.safeInteger(), v.minValue(1));
 const methods = v.array(v.string());
@@ -36,7 +36,7 @@ export type DescribedTask = Described<Omit<Shape, 'tools'>> & { tools: Described
 
 const NEEDED = ['train', 'heldOut', 'reward'];
 
-/** Returns a described task. Throws InputError if the value is not one. */
+/** Validates the description of a task: its fields and the names of its functions. Throws InputError if it is not that of a task. */
 export function describedTask(address: string, given: unknown): DescribedTask {
   const read = v.safeParse(taskShape, given);
   if (!read.success) {
@@ -50,7 +50,10 @@ export function describedTask(address: string, given: unknown): DescribedTask {
   return read.output as DescribedTask;
 }
 
-/** Checks a task that runs outside a sandbox, like our own code. Throws InputError if the value is not a task. */
+/**
+ * Validates a task whose module runs without a sandbox. Throws InputError if the value is not a task, or if the name of a field is
+ * misspelt.
+ */
 export function checkTask(address: string, given: unknown): Task {
   const task = (given ?? {}) as Partial<Task>;
   const methods = NEEDED.filter((method) => typeof task[method as keyof Task] === 'function');
@@ -82,7 +85,7 @@ const FIELDS: readonly (keyof Task)[] = [
   ...(['demonstrate', 'ask', 'tokenizer', 'sha256', 'close'] as const),
 ];
 
-/** True if a field's name is a known one with up to two letters wrong, as "tool" or "heldout" are. */
+/** True if a field differs from a known field by one letter, or by two if the known name is longer, such as "tool" or "heldout". */
 const isMisspelt = (field: string, known: string): boolean =>
   distance(field.toLowerCase().replaceAll('_', ''), known.toLowerCase()) <= (known.length > 5 ? 2 : 1);
 

@@ -1,6 +1,6 @@
 /**
- * `task.module` and the page's rules use it. It reads a task's program from elsewhere and runs rewards, losses and tools of an editor in
- * QuickJS. A task in a sandbox is in `isolated.ts`, which the page imports when one is opened.
+ * Task modules and the page's rules: reads a module's source from a URL, and runs rewards, losses and tools that a user writes in an
+ * editor, in a QuickJS sandbox. Tasks in a sandbox are in `isolated.ts`, which the page imports only when it opens one.
  */
 
 export { checkTask } from './described.ts';

@@ -1,6 +1,6 @@
 /**
- * A task whose module runs in a sandbox. The module works without DOM, storage, network, files, process or environment, on plain data, with
- * limits on time and memory. The same in a page and in Node.
+ * A task whose module runs in a sandbox, in a page as in Node. The module has no access to DOM, storage, network, files, process or
+ * environment, exchanges only plain data, and has limits on time and memory.
  */
 
 import { blame, UserCodeError } from '../../errors.ts';
@@ -14,15 +14,18 @@ import { sha256Of } from './source.ts';
 
 /** Time limits of an isolated task. */
 export interface IsolatedLimits {
-  /** Time limit of one call, in milliseconds. */
+  /** Time limit of one call of a function, in milliseconds. */
   timeoutMs: number;
-  /** Time limit of one reward in milliseconds, if less than timeoutMs. */
+  /** Time limit of one call of `reward`, in milliseconds. Applies if it is less than timeoutMs. */
   rewardTimeoutMs?: number | undefined;
-  /** Time limit to load the module, in milliseconds. Default: 10,000. */
+  /** Time limit for loading the module, in milliseconds. Default: 10,000. */
   loadMs?: number;
 }
 
-/** Returns the module's task. `close` ends its worker. Throws InputError if the module does not load or does not return a task. */
+/**
+ * Loads a task module into a sandbox and returns its task. `close` of the task ends the sandbox's worker. Throws InputError if the module
+ * does not load or does not return a task.
+ */
 export async function isolatedTask(
   source: ModuleSource,
   options: Readonly<Record<string, unknown>>,
@@ -41,12 +44,12 @@ export async function isolatedTask(
   }
 }
 
-/** Calls the module's functions and names them in errors. */
+/** Calls functions of the module in its sandbox. Errors name the function. */
 class Calls {
   readonly #module: SandboxedModule;
   readonly #address: string;
   readonly #limits: Readonly<IsolatedLimits>;
-  /** State that the task's `observe` returned; a restarted worker gets it back. */
+  /** The state that the task's `observe` last returned. It is passed to `restore` if the worker was restarted. */
   state: unknown;
   #failure: { error: unknown } | undefined;
 
@@ -65,7 +68,10 @@ class Calls {
     this.#failure = { error };
   }
 
-  /** @param what names the call, e.g. 'Training problem 3' */
+  /**
+   * Calls a function of the module.
+   * @param what describes the call in errors, e.g. 'Training problem 3'
+   */
   async of<T>(what: string, call: string, args: readonly unknown[], limitMs?: number): Promise<T> {
     const ms = Math.min(this.#limits.timeoutMs, limitMs ?? Infinity);
     const again: [string, unknown[]] | undefined = this.state === undefined ? undefined : ['restore', [this.state]];
@@ -141,7 +147,7 @@ function taskOf(calls: Calls, { name, methods, tools, ...fields }: DescribedTask
   };
 }
 
-/** Placeholder for a tool's state, which stays in the sandbox. */
+/** Stands for the state of a tool, which stays in the sandbox. */
 class StateHandle {
   readonly id: number;
   constructor(id: number) {

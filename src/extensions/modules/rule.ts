@@ -1,6 +1,6 @@
 /**
- * A rule as a text: a user's reward, loss or tool. The rule runs in a sandbox without network, storage, files or DOM, with limits
- * on time and memory. The same in a page and in Node.
+ * A rule: the source text of a user's reward, loss or tool. It runs in a sandbox, in a page as in Node, without network, storage, files or
+ * DOM, and with limits on time and memory.
  */
 
 import { UserCodeError } from '../../errors.ts';
@@ -11,18 +11,18 @@ import { GuestError, SandboxedModule } from './sandboxedModule.ts';
 
 const ROOT = 'rule:/';
 
-/** Milliseconds that a rule can take for all samples of a step, for a mini-batch, or for a call. */
+/** Time limit of a rule in milliseconds: for the samples of a step (reward), a mini-batch (loss), or a call (tool). */
 const TIME_MS: Readonly<Record<ProgramKind, number>> = { reward: 2000, loss: 10_000, tool: 2000, functions: 2000 };
 
-/** The error of a rule, with the line of its text. */
+/** An error in a rule, with its line in the rule's source. */
 export class RuleError extends UserCodeError {
   override name = 'RuleError';
-  /** Line of the error, from 1; undefined if the error has no line. */
+  /** Line of the error in the rule's source, from 1; undefined if unknown. */
   readonly line: number | undefined;
-  /** Column of the error, from 1. */
+  /** Column of the error in the rule's source, from 1; undefined if unknown. */
   readonly column: number | undefined;
 
-  /** @param fault the kind of the error; see UserCodeError */
+  /** @param fault kind of the error, as in UserCodeError */
   constructor(
     kind: ProgramKind,
     message: string,
@@ -34,23 +34,23 @@ export class RuleError extends UserCodeError {
   }
 }
 
-/** A finished sample, as a reward in the editor sees it. */
+/** Argument of a reward rule: a finished sample. */
 export interface RuleTry {
-  /** The right answer. */
+  /** The right answer to the problem. */
   answer: string;
   /** All text that the model wrote. */
   text: string;
   /** Messages after the prompt, including tool outputs. */
   messages: { role: string; content: string }[];
-  /** Calls that were run. */
+  /** Number of tool calls that were executed. */
   toolCalls: number;
-  /** Tokens after the prompt. */
+  /** Number of tokens after the prompt. */
   tokens: number;
-  /** True if the task itself counts the sample as right. */
+  /** True if the task's own reward counts the sample as right. */
   correct: boolean;
 }
 
-/** Tokens of a mini-batch, which a loss in the editor sees one by one; all [E]. */
+/** Input of a loss rule, which is called for one token at a time. Arrays have one entry per token of a mini-batch. */
 export interface RuleTokens {
   advantages: number[];
   logProbs: number[];
@@ -60,7 +60,7 @@ export interface RuleTokens {
   clipHigh: number;
 }
 
-/** Loss of each token and its derivative by the token's log-prob; [E]. */
+/** Result of a loss rule: for each token its loss, and the derivative of the loss by the token's log-prob. */
 export interface RuleLosses {
   losses: number[];
   grads: number[];
@@ -70,14 +70,14 @@ interface Inputs {
   reward: readonly RuleTry[];
   loss: RuleTokens;
   tool: { args: Record<string, unknown> | null };
-  /** Name of an exported function, and the arguments of its calls. */
+  /** Name of an exported function, and the arguments of each call. */
   functions: { name: string; calls: unknown[][] };
 }
 interface Outputs {
   reward: number[];
   loss: RuleLosses;
   tool: unknown;
-  /** Result of each call. */
+  /** Result of each call of the function. */
   functions: unknown[];
 }
 
@@ -91,7 +91,7 @@ export class Rule<K extends ProgramKind> {
     [this.kind, this.#module, this.#timeMs] = [kind, module, timeMs];
   }
 
-  /** Loads a rule. Throws RuleError if the text does not load, or lacks the export that such a rule needs. */
+  /** Loads a rule. Throws RuleError if its source does not load, or does not export what this kind of rule must export. */
   static async open<K extends ProgramKind>(kind: K, text: string, timeMs = TIME_MS[kind]): Promise<Rule<K>> {
     const texts: Record<string, string> = {
       [`${ROOT}program.js`]: RULE_PROGRAMS[kind],
@@ -111,7 +111,7 @@ export class Rule<K extends ProgramKind> {
     }
   }
 
-  /** Runs the rule once for all samples, all tokens, or one call. Throws RuleError. */
+  /** Runs the rule: a reward on all samples, a loss on all tokens, a tool on one call. Throws RuleError. */
   async run(input: Inputs[K]): Promise<Outputs[K]> {
     try {
       return (await this.#module.call('run', [input], this.#timeMs)) as Outputs[K];
@@ -125,7 +125,10 @@ export class Rule<K extends ProgramKind> {
   }
 }
 
-/** Creates a tool from its text; its calls run in the sandbox. Throws RuleError, and InputError for an invalid name or schema. */
+/**
+ * Creates a tool from a tool rule, whose calls run in the sandbox. Throws RuleError, and InputError if the name or the schema of the tool
+ * is invalid.
+ */
 export async function toolOf(rule: Rule<'tool'>): Promise<Tool> {
   const described = (await rule.run({ args: null })) as Pick<Tool, 'name' | 'description' | 'parameters'>;
   const execute = async (args: object) => (await rule.run({ args: { ...args } })) as ToolOutput;

@@ -1,8 +1,8 @@
-/** Code around a rule, inside the sandbox: checks the rule's exports and calls it per sample or per token. */
+/** The programs that run a rule inside the sandbox. They check what the rule exports, and call it once per sample or token. */
 
 export type RuleKind = 'reward' | 'loss' | 'tool';
 
-/** Kinds of code that a sandbox runs: the rules of a run, and the functions of an exercise. */
+/** Kinds of code that run in the sandbox: the three kinds of rules, and the functions of an exercise in a lesson. */
 export type ProgramKind = RuleKind | 'functions';
 
 const reward = `
@@ -16,7 +16,7 @@ const scoreOf = (tried) => {
 export default { run: (tries) => tries.map(scoreOf) };
 `;
 
-/** If a loss returns only a number, its gradient is a central difference: an error of about 1e-10 in float64. */
+/** If the rule returns only the loss, its derivative is computed by central differences, with an error of about 1e-10 in float64. */
 const loss = `
 import * as rule from './loss.js';
 if (typeof rule.loss !== 'function') throw new TypeError('there is no "export function loss"');

@@ -1,4 +1,7 @@
-/** Runs a task module in a sandbox's worker. Loads it with its imports, calls one function at a time, restarts it if it hangs. */
+/**
+ * Runs a task module in the worker of a sandbox: loads the module with its imports, calls one function at a time, and restarts the worker
+ * if a call hangs.
+ */
 
 import { describe, InputError } from '../../errors.ts';
 import { hash } from '../../tasks/random.ts';
@@ -17,23 +20,23 @@ import { SOURCE_LIMITS } from './source.ts';
 const LOAD_MS = 10_000;
 const MEMORY_BYTES = 128 * 2 ** 20;
 
-/** Address of a module, and the reader of its texts. */
+/** URL of a module, and the function that reads source texts. */
 export interface ModuleSource {
-  /** Address of the module, including the scheme. */
+  /** URL of the module. */
   entry: string;
-  /** Prefix of the addresses that the module can import. */
+  /** The module can import only URLs that start with this text. */
   root: string;
-  /** Reads the text at an address. Throws InputError. */
+  /** Reads the source text at a URL. Throws InputError. */
   read(address: string): Promise<string>;
 }
 
-/** Error of a call that failed inside; `message` and `stack` are the module's. */
+/** Error of a call that failed inside the sandbox. Its message and stack are those of the error in the module. */
 export class GuestError extends Error {
   override name = 'GuestError';
   readonly kind: GuestFailure['kind'];
-  /** Place in the form " (at reward (https://...:3:7))", or empty. */
+  /** Place in the module's source, such as " (at reward (https://...:3:7))"; '' if unknown. */
   readonly place: string;
-  /** All stack frames, as the sandbox prints them. */
+  /** The complete stack trace, as the sandbox prints it. */
   readonly trace: string;
 
   constructor({ kind, message, stack = '' }: GuestFailure, root: string) {
@@ -48,7 +51,7 @@ export class GuestError extends Error {
 
 type Output = { value?: unknown; missing?: string[]; error?: GuestFailure };
 
-/** A task module in a worker that is restarted when needed. */
+/** A task module that runs in a worker. The worker is restarted when needed. */
 export class SandboxedModule {
   /** Number of workers started so far. */
   started = 0;
@@ -66,12 +69,12 @@ export class SandboxedModule {
     this.#options = encodePlain(options);
   }
 
-  /** Texts by address, of the module and all its imports; complete once `open` has resolved. */
+  /** Source texts of the module and all its imports, by URL. Complete once `open` has resolved. */
   get texts(): ReadonlyMap<string, string> {
     return this.#texts;
   }
 
-  /** Loads the module and its imports in a new worker. Returns the task's description. Throws InputError. */
+  /** Starts a worker and loads the module with its imports. Returns the description of its task. Throws InputError. */
   open(): Promise<unknown> {
     return this.#oneAtATime(async () => {
       try {
@@ -87,9 +90,9 @@ export class SandboxedModule {
   }
 
   /**
-   * Calls a function of the task and returns plain data. Throws GuestError. After a time-out or a broken worker, the next call
-   * reloads the module in a new worker.
-   * @param again call to run first if the worker was restarted
+   * Calls a function of the task and returns its result, which is plain data. Throws GuestError. If a call exceeds its time limit or breaks
+   * the sandbox, the next call starts a new worker and loads the module again.
+   * @param again call to make first if the worker was restarted
    */
   call(call: string, args: readonly unknown[], timeMs: number, again?: [string, unknown[]]): Promise<unknown> {
     return this.#oneAtATime(async () => {
@@ -101,7 +104,7 @@ export class SandboxedModule {
     });
   }
 
-  /** Ends the worker and its pending calls; it is not restarted. */
+  /** Ends the worker and its pending calls for good. */
   close(): void {
     this.#isClosed = true;
     this.#end();
@@ -167,7 +170,10 @@ export class SandboxedModule {
   }
 }
 
-/** Seeds a call's randomness by its function and arguments. Results thus do not depend on the order of calls. */
+/**
+ * Returns the request for a call. Its random seed is a hash of the function and its arguments, so results do not depend on the order of
+ * calls.
+ */
 function request(call: string, args: readonly unknown[], timeMs: number): ModuleCall {
   const text = encodePlain(args);
   return { call, args: text, timeMs, seed: hash(call, text) };

@@ -1,27 +1,27 @@
-/** Reads the texts of task modules: fetches them from their server, with limits. */
+/** Fetches the source texts of task modules, with limits on size and time. */
 
 import { concat } from '../../concat.ts';
 import { InputError, whyUnreachable } from '../../errors.ts';
 import { isLoopback } from '../../model/checkpoint/loopback.ts';
 
-/** Limits on the size of a module: above what any task needs. */
+/** Limits on the source of a module, larger than any task needs. */
 export interface SourceLimits {
-  /** Bytes of one file. */
+  /** Maximum number of bytes of one file. */
   fileBytes: number;
-  /** Bytes of all files. */
+  /** Maximum number of bytes of all files together. */
   bytes: number;
   files: number;
-  /** Milliseconds for one file's response, including its body. */
+  /** Time limit in milliseconds for the response of one file, including its body. */
   timeoutMs: number;
 }
 
 export const SOURCE_LIMITS: SourceLimits = { fileBytes: 1_000_000, bytes: 4_000_000, files: 64, timeoutMs: 30_000 };
 
-/** Returns true for an address with a scheme: https://..., http://..., and schemes that are refused. */
+/** True for a URL: https://..., http://..., and schemes that are refused later. */
 export const isUrl = (address: string): boolean =>
   /^[a-z][a-z\d+.-]*:\/\//i.test(address) || address.startsWith('data:');
 
-/** Returns the address as a URL. Throws InputError unless it is https, or http to this machine. */
+/** Parses the URL of a module. Throws InputError unless it is https, or http to this machine. */
 export function moduleUrl(address: string): URL {
   const url = URL.canParse(address) ? new URL(address) : undefined;
   const isOpen = url?.username === '' && url.password === '';
@@ -34,7 +34,7 @@ export function moduleUrl(address: string): URL {
 
 const shown = (address: string): string => address.replace(/\/\/[^/@]*@/, '//...@').slice(0, 200);
 
-/** Fetches the text of a module. No redirects, no cookies, no referrer. Throws InputError that describes any other response. */
+/** Fetches the source text of a module, without redirects, cookies or referrer. Throws InputError that describes any other response. */
 export async function fetchSource(address: string, limits: SourceLimits = SOURCE_LIMITS): Promise<string> {
   moduleUrl(address);
   const refuse = (what: string) => new InputError(`The task module ${shown(address)} ${what}.`);
@@ -80,7 +80,7 @@ async function readModule(response: Response, most: number, refuse: (what: strin
   }
 }
 
-/** Returns SHA-256 of a module with all its imports, in hexadecimal. */
+/** Returns the SHA-256 of a module and all its imports, in hexadecimal. */
 export async function sha256Of(sources: ReadonlyMap<string, string>): Promise<string> {
   const text = JSON.stringify([...sources].sort(([a], [b]) => (a < b ? -1 : 1)));
   const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text));

@@ -1,6 +1,6 @@
 /**
- * Safetensors files of plain numbers other than weights: named columns, with a SHA-256 of the file in its metadata. The
- * numbers are read back bit for bit.
+ * Reads and writes safetensors files of named one-dimensional arrays ("columns") that are not weights. The metadata has a SHA-256 of the
+ * file. Values are read back bit for bit.
  */
 
 import { InputError } from '../../errors.ts';
@@ -19,12 +19,10 @@ export type Columns = Map<string, Column>;
 
 const WIDTHS = Object.fromEntries(Object.entries(TYPES).map(([dtype, { BYTES_PER_ELEMENT: width }]) => [dtype, width]));
 
-/** Placeholder of the SHA-256 while it is computed. */
+/** Stands in the file for the SHA-256 while the hash is computed. */
 const NO_HASH = '0'.repeat(64);
 
-/**
- * Returns the file of the columns, each of one dimension. The widest types come first, so that all columns are aligned.
- */
+/** Returns the bytes of a safetensors file with these columns. Columns of wider types come first, so that every column is aligned. */
 export async function writeColumns(
   columns: Columns,
   metadata: Record<string, string>,
@@ -43,10 +41,7 @@ export async function writeColumns(
   return file;
 }
 
-/**
- * Returns the columns and metadata of a file. Throws InputError that names `file` if the file is invalid or was
- * changed.
- */
+/** Reads a file of `writeColumns`. Throws InputError that names `file` if the file is invalid, or was changed after it was written. */
 export async function readColumns(
   bytes: Uint8Array,
   file: string,
@@ -69,7 +64,7 @@ export async function readColumns(
 
 const dtypeOf = (data: Column): Dtype => (Object.keys(TYPES) as Dtype[]).find((dtype) => data instanceof TYPES[dtype])!;
 
-/** Byte offset of the hash in the file; -1 if the header does not contain it. */
+/** Returns the byte offset of the hash in the file; -1 if the file's header does not contain this hash. */
 function placeOf(file: Uint8Array, hash: string): number {
   const header = 8 + Number(new DataView(file.buffer, file.byteOffset).getBigUint64(0, true));
   const key = '"sha256":"';

@@ -1,6 +1,6 @@
 /**
- * Compares losses on the same samples: metrics, values per token, and cosines between gradients. The trainer's own updater computes them.
- * The run's own loss at its step's weights therefore reproduces the logged numbers.
+ * Compares several losses on the same samples: metrics, values per token, and cosines between gradients. The trainer's own updater computes
+ * them, so the run's own loss at the weights of its step reproduces the logged numbers.
  */
 
 import { InputError } from '../../errors.ts';
@@ -16,7 +16,7 @@ import { entryNumbers, numbersBySample, type TokenNumbers } from '../../grpo/upd
 import { PolicyUpdater } from '../../grpo/update/updater.ts';
 import type { KeptStep } from './keptStep.ts';
 
-/** A config to replay, and its name in tables and pages. */
+/** A config whose loss is replayed, and its name in tables and pages. */
 export interface NamedConfig {
   name: string;
   config: TrainConfig;
@@ -27,24 +27,25 @@ export interface ReplayedLoss {
   lossMode: string;
   advEstimator: string;
   lossAggMode: string;
-  /** verl's `actor/*` of the loss, `actor/grad_norm`, and `actor/eff_sample_size`. */
+  /** Metrics of the loss: verl's `actor/*`, `actor/grad_norm` and `actor/eff_sample_size`. */
   metrics: Metrics;
   tokens: TokenNumbers;
 }
 
 export interface LossComparison {
   losses: ReplayedLoss[];
-  /** [losses][losses] cosines between the gradients of the parameters; NaN if either gradient is 0. */
+  /** Cosine between the gradients of two losses, as [losses][losses]; NaN if either gradient is 0. */
   cosines: number[][];
 }
 
-/** Maximum number of bytes of gradients kept on the host, in addition to the last computed one. */
+/** Maximum number of bytes of gradients that are stored on the host, in addition to the gradient that was computed last. */
 const KEPT_BYTES = 2 ** 29;
 
 /**
- * Replays a step at the engine's current weights, which stay unchanged; the optimizer's moments do not. If the gradients do not all fit in
- * `keptBytes`, passes are repeated, with at least two gradients kept. Throws InputError for a step that cannot be replayed.
- * @param losses the run's own first; its advantages are the stored ones
+ * Computes each loss and its gradient on the samples of a stored step, at the engine's current weights. Changes the optimizer's moments,
+ * but not the weights. If the gradients of all losses do not fit in `keptBytes`, forward and backward passes are repeated. Throws
+ * InputError for a step that cannot be replayed.
+ * @param losses configs to compare; the first is the run's own, for which the stored advantages are used
  */
 export async function compareLosses(
   step: KeptStep,
@@ -94,7 +95,7 @@ async function replayed(step: KeptStep, { name, config: given }: NamedConfig, ow
     );
   const { batch, loss, metrics } = update;
   const gradients = await engine.model.exportGradients();
-  // The norm is the device's own. A learning rate of 0 leaves the weights unchanged.
+  // The optimizer step is run only to get the gradient norm that the device computes. With learning rate 0 the weights stay unchanged.
   const { optimizer, betas, eps } = actor.optim;
   const options = { optimizer, lr: 0, beta1: betas[0], beta2: betas[1], eps, weightDecay: 0, gradClip: 0 };
   const { gradNorm } = await engine.model.optimizerStep(options);
@@ -110,7 +111,10 @@ async function replayed(step: KeptStep, { name, config: given }: NamedConfig, ow
   return { result, gradients };
 }
 
-/** Returns the inputs of the update other than the samples, as far as this config needs them. */
+/**
+ * Returns what the update needs in addition to the samples: stored old and reference log-probs, if the config uses them, and the stored
+ * advantages, if the config computes advantages as the run did.
+ */
 async function extrasOf(
   step: KeptStep,
   config: TrainConfig,
@@ -131,12 +135,12 @@ async function extrasOf(
   };
 }
 
-/** Returns the inputs of advantages other than the rewards. */
+/** Returns the settings that determine advantages as a text, to compare two configs. */
 function advantageSettings({ algorithm: { name: _, filterGroups: __, ...rest } }: TrainConfig): string {
   return JSON.stringify(Object.entries(rest).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** Adds the name of the algorithm to an error. An estimator throws RangeError if an input is missing. */
+/** Runs `work`, and adds the name of the algorithm to an error. Advantage estimators throw RangeError if an input is missing. */
 async function saying<T>(name: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
@@ -146,7 +150,10 @@ async function saying<T>(name: string, work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** verl's rollout_is_eff_sample_size over the tokens' |d loss / d logp|: 1 if all are equal, 1 / tokens if only one is not 0. */
+/**
+ * Effective sample size as verl's rollout_is_eff_sample_size, with |d loss / d logp| of each token as its weight: 1 if all are equal, 1 /
+ * number of tokens if only one is not 0.
+ */
 function effectiveSize(grad: Float64Array): number {
   let [sum, squares] = [0, 0];
   for (const g of grad) [sum, squares] = [sum + Math.abs(g), squares + g * g];
@@ -159,7 +166,7 @@ function bytesOf(gradients: TensorMap): number {
   return bytes;
 }
 
-/** Dot product over all parameters, in float64. */
+/** Returns the dot product of two gradients over all parameters, in float64. */
 function dot(a: TensorMap, b: TensorMap): number {
   let sum = 0;
   for (const [name, { data }] of a) {

@@ -1,5 +1,5 @@
 /**
- * Stores the samples of a step in a run's folder, and computes other losses and rewards from them. Used by `webgrpo train` with
+ * Stores the samples of steps in a run folder, and computes other losses and rewards on them. Used by `webgrpo train` with
  * `trainer.keepRollouts` and by `webgrpo replay`.
  */
 

@@ -1,4 +1,4 @@
-/** The complete steps in a run folder, for `webgrpo replay`. See rollouts/step-N.safetensors and `trainer.keepRollouts`. */
+/** The stored steps of a run folder (rollouts/step-N.safetensors), which `trainer.keepRollouts` writes and `webgrpo replay` reads. */
 
 import { InputError } from '../../errors.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
@@ -9,7 +9,10 @@ import type { RunFolder } from '../../runs/runFolder.ts';
 
 const fileOf = (folder: RunFolder, step: number): string => folder.file('rollouts', `step-${step}.safetensors`);
 
-/** Writes a step atomically and deletes those beyond `config.trainer.keepRollouts`. Throws InputError if the step cannot be written. */
+/**
+ * Writes a step atomically, and deletes the oldest ones if there are more than `config.trainer.keepRollouts`. Throws InputError if the step
+ * cannot be written.
+ */
 export async function keepStep(
   folder: RunFolder,
   config: TrainConfig,
@@ -23,19 +26,19 @@ export async function keepStep(
   if (typeof keepRollouts === 'number') await forget(folder, (kept) => kept <= step - keepRollouts);
 }
 
-/** Deletes kept steps. */
+/** Deletes the stored steps for whose numbers `which` returns true. */
 export async function forget(folder: RunFolder, which: (step: number) => boolean): Promise<void> {
   for (const step of (await keptSteps(folder)).filter(which)) await folder.files.remove(fileOf(folder, step));
 }
 
-/** Returns the numbers of the kept steps, in order. */
+/** Returns the numbers of the stored steps, in ascending order. */
 export async function keptSteps(folder: RunFolder): Promise<number[]> {
   const names = await folder.files.list(folder.file('rollouts'));
   const steps = names.flatMap((name) => /^step-(\d+)\.safetensors$/.exec(name)?.[1] ?? []).map(Number);
   return steps.sort((a, b) => a - b);
 }
 
-/** Reads a kept step. Throws InputError if the file is damaged, or contains another step than its name says. */
+/** Reads a stored step. Throws InputError if the file is damaged, or if its content is another step than its name says. */
 export async function readKept(folder: RunFolder, step: number): Promise<KeptStep> {
   const file = fileOf(folder, step);
   const kept = await decodeStep(await folder.files.read(file), file);

@@ -1,6 +1,6 @@
 /**
- * The file format of a step that `trainer.keepRollouts` keeps, rollouts/step-N.safetensors: all inputs of its update except the weights.
- * Columns with one number per token are concatenated, sample by sample; docs/reference/files.md has the table.
+ * The format of the file rollouts/step-N.safetensors, in which `trainer.keepRollouts` stores a step: all inputs of its update except the
+ * weights. Values per token are concatenated sample by sample into one column; docs/reference/files.md lists the columns.
  */
 
 import { concat } from '../../concat.ts';
@@ -20,30 +20,30 @@ import type { StepExtras } from '../../grpo/update/stepTokens.ts';
 const FORMAT = 'webgrpo-rollouts';
 const VERSION = 1;
 
-/** Identity of a step and its run. */
+/** Which step of which run a file contains. */
 interface StepName {
   step: number;
   /** Name of the run. */
   run: string;
-  /** SHA-256 of the settings that determine its numbers; see `settingsHash`. */
+  /** SHA-256 of the settings that determine the step's numbers; see `settingsHash`. */
   config: string;
 }
 
-/** A kept step: its scored samples, and the other inputs of the update. */
+/** A stored step: its samples with rewards, and the other inputs of the update. */
 export interface KeptStep extends StepName {
   samples: Sample[];
-  /** One array per sample, as long as its response: the advantages that the update used, in float32. */
+  /** Advantages per token that the update used: one float32 array per sample, as long as the sample's response. */
   advantages: Float32Array[];
   extras: Omit<StepExtras, 'advantage'>;
 }
 
-/** Values per token that a file can lack, in the order of the columns. */
+/** Names of the values per token that are optional in a file, in the order of their columns. */
 const OPTIONAL_VALUES = TURN_FIELDS.filter((name) => name !== 'tokenIds' && name !== 'logProbs').toReversed();
-/** True for values that are whole numbers, which are mostly equal for all tokens of a sample. */
+/** True for values that are whole numbers. Mostly they are equal for all tokens of a sample. */
 const isCount = (name: TokenFieldName): boolean => TOKEN_FIELDS[name].Numbers === Uint32Array;
 const columnOf = (name: TokenFieldName): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 
-/** Fields of a sample that are not one number per token. */
+/** Fields of a sample that are stored as JSON, because they are not values per token. */
 interface ToldSample {
   messages: Sample['messages'];
   reward: Omit<Reward, 'score' | 'acc'>;
@@ -60,7 +60,7 @@ interface Told {
   extras: Pick<StepExtras, 'klCoef' | 'roleBaselines'> & { baselines?: (number | null)[] };
 }
 
-/** Returns the file of a step. Throws InputError if JSON cannot hold a problem or a sample. */
+/** Returns the bytes of a step's file. Throws InputError if a problem or a sample has values that JSON cannot represent. */
 export async function encodeStep(
   { step, run, config }: StepName,
   samples: readonly Sample[],
@@ -108,7 +108,7 @@ export async function encodeStep(
   return writeColumns(columns, metadata);
 }
 
-/** Returns the step of a file, bit for bit. Throws InputError that names `file` if `encodeStep` did not write the bytes. */
+/** Reads a step's file, bit for bit as it was. Throws InputError that names `file` if the file is not from `encodeStep`. */
 export async function decodeStep(bytes: Uint8Array, file: string): Promise<KeptStep> {
   const { columns, metadata } = await readColumns(bytes, file);
   if (metadata['format'] !== FORMAT)
@@ -214,8 +214,8 @@ function jsonOf(all: Told): string {
 }
 
 /**
- * Adds a column with one number per sample if all its tokens with mask 1 are equal and the others 0, as they mostly are. Otherwise adds one
- * number per token.
+ * Adds a column of values per token. If in every sample all tokens with mask 1 have the same value and the others 0, as is usual, the
+ * column has only one number per sample.
  */
 function addValues(
   columns: Columns,
@@ -232,7 +232,7 @@ function addValues(
   else columns.set(`token_${name}`, concat<Column>(Numbers, values));
 }
 
-/** Reads a column of `addValues`, sample by sample; undefined if the file has no such column. */
+/** Reads a column of `addValues` and returns one array per sample; undefined if the file has no such column. */
 function valuesOf(columns: Columns, name: string, masks: Uint8Array[], offsets: number[]): Column[] | undefined {
   if (columns.has(`token_${name}`)) return cutAt(column(columns, `token_${name}`, offsets.at(-1)), offsets);
   if (!columns.has(name)) return undefined;
@@ -241,7 +241,7 @@ function valuesOf(columns: Columns, name: string, masks: Uint8Array[], offsets: 
   return masks.map((mask, s) => Numbers.from(mask, (m) => (m ? each[s] : 0)));
 }
 
-/** Throws if the column is missing or has another length. */
+/** Returns a column. Throws if it is missing or does not have the given length. */
 function column(columns: Columns, name: string, length?: number): Column {
   const data = columns.get(name);
   if (!data) throw new Error(`it has no "${name}"`);
@@ -255,7 +255,7 @@ function item<T>(items: readonly T[], index: number): T {
   throw new Error(`it points at item ${index} of ${items.length}`);
 }
 
-/** Returns copies of the parts of a column between offsets. */
+/** Splits a column at the offsets. Returns copies. */
 function cutAt<T extends Column>(data: T, offsets: readonly number[]): T[] {
   if (offsets[0] !== 0 || offsets.some((offset, i) => i > 0 && offset < offsets[i - 1]))
     throw new Error('its offsets do not ascend from 0');
@@ -268,13 +268,16 @@ function offsetsOf(parts: readonly ArrayLike<unknown>[]): Uint32Array {
   return offsets;
 }
 
-/** Uses 16 bits per token if the ids allow it. */
+/** Concatenates token ids, as 16-bit numbers if all are small enough. */
 function tokenColumn(parts: readonly Uint32Array[]): Column {
   const isShort = parts.every((ids) => ids.every((id) => id < 2 ** 16));
   return concat<Column>(isShort ? Uint16Array : Uint32Array, parts);
 }
 
-/** Returns SHA-256 of the settings that determine a step's numbers, without the run's length and its loggers. */
+/**
+ * Returns the SHA-256 of the settings that determine a step's numbers. Settings of `trainer`, such as the number of steps, are not
+ * included.
+ */
 export function settingsHash({ seed, task, data, rollout, actor, algorithm, reward, model }: TrainConfig): string {
   const inOrder = (_: string, value: unknown) =>
     isTree(value) ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) : value;

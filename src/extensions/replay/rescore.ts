@@ -1,4 +1,4 @@
-/** Scores a kept step with another reward and reports the differences. */
+/** Scores the samples of a stored step with another reward, and reports the differences. */
 
 import { InputError } from '../../errors.ts';
 import type { Task } from '../../tasks/task.ts';
@@ -9,31 +9,31 @@ import type { Sample } from '../../grpo/update/batch.ts';
 import { rowTokens } from '../../grpo/update/rows.ts';
 import type { KeptStep } from './keptStep.ts';
 
-/** Results of rescoring. Means and shares are over the samples that both rewards score; NaN without such samples. */
+/** Result of rescoring a step. Means and shares are over the samples that both rewards score; NaN without such samples. */
 export interface RescoredStep {
   step: number;
   /** Number of samples that both rewards score. */
   samples: number;
-  /** Mean score of the run's reward, and of the new reward. */
+  /** Mean score by the run's own reward; the next field has that by the new reward. */
   oldScore: number;
   newScore: number;
-  /** Pearson correlation of the two; NaN if either is the same for all samples. */
+  /** Pearson correlation between the scores of both rewards; NaN if all scores of one reward are equal. */
   correlation: number;
-  /** Share of the groups in which no sample is best by both. */
+  /** Share of the groups whose best sample changes: no sample has the highest score by both rewards. */
   bestChanged: number;
-  /** Share of the samples whose advantage has the opposite sign. */
+  /** Share of the samples whose advantage changes its sign. */
   signFlips: number;
 }
 
 /**
- * Calls the reward as in training: all samples of a step concurrently, each with its time limit, and checks its results. Throws
- * UserCodeError if the reward fails. Throws InputError if the run's advantages cannot be computed from its results.
+ * Calls the new reward as training would: for all samples of a step concurrently, with the time limit, and with its results validated.
+ * Throws UserCodeError if the reward fails, InputError if the run's advantage estimator cannot use its results.
  */
 export async function rescore(step: KeptStep, config: TrainConfig, reward: Task['reward']): Promise<RescoredStep> {
   const options = { task: { reward }, globalStep: step.step, rewardTimeoutMs: config.reward.timeoutS * 1000 };
   const samples = await Promise.all(
     step.samples.map(async (sample): Promise<Sample> => {
-      // The agent loop failed, or the sample is another row of the previous conversation, which has no score of its own.
+      // Not scored again: samples whose agent loop failed, and forks, which have no score of their own.
       if (sample.trajectory.stopReason === 'error' || sample.fork) return sample;
       const { fault: _, ...ended } = sample;
       return { ...ended, reward: (await score(options, sample.problem, ended)).reward };
@@ -59,7 +59,7 @@ export async function rescore(step: KeptStep, config: TrainConfig, reward: Task[
   };
 }
 
-/** Returns the [N] mean advantage of each sample by the run's own estimator. */
+/** Returns the mean advantage of each sample under the new scores, by the run's own estimator. */
 function newAdvantages({ step, extras }: KeptStep, config: TrainConfig, samples: Sample[]): number[] {
   try {
     rowTokens(config, samples, extras);

@@ -1,4 +1,7 @@
-/** Connections to a room's server. NATS is loaded on first use; it runs over TCP in Node and over a WebSocket in a page. */
+/**
+ * Connects to the NATS server of a room: over TCP in Node, over a WebSocket in a page. The NATS packages are loaded with the first
+ * connection.
+ */
 
 import type { Consumer, JsMsg } from '@nats-io/jetstream';
 import type { Authenticator, ConnectionOptions, NatsConnection } from '@nats-io/nats-core';
@@ -9,7 +12,7 @@ import { inboxOf } from './names.ts';
 /** Opens a connection. */
 export type Connect = (options: ConnectionOptions) => Promise<NatsConnection>;
 
-/** A key pair. The seed is secret; the public key is the name of its owner. */
+/** An NKey pair. The seed is secret; the public key (`id`) identifies its owner. */
 export interface UserKey {
   seed: string;
   id: string;
@@ -22,7 +25,7 @@ export async function newUserKey(): Promise<UserKey> {
   return { seed: new TextDecoder().decode(pair.getSeed()), id: pair.getPublicKey() };
 }
 
-/** Returns the public key of a seed. Throws InputError if the text is not a seed. */
+/** Returns the public key of an NKey seed. Throws InputError if the text is not a seed. */
 export async function idOf(seed: string): Promise<string> {
   const { nkeys } = await import('@nats-io/nats-core');
   try {
@@ -34,7 +37,7 @@ export async function idOf(seed: string): Promise<string> {
   }
 }
 
-/** Connects over a WebSocket, ws:// or wss://: in pages, their workers, and Node 22 or later. */
+/** Connects over a WebSocket (ws:// or wss://), in pages, workers and Node 22 or later. */
 export const connectByWebSocket: Connect = async (options) => {
   const { wsconnect } = await import('@nats-io/nats-core');
   return wsconnect(options);
@@ -42,12 +45,12 @@ export const connectByWebSocket: Connect = async (options) => {
 
 export interface Credential {
   address: string;
-  /** A seed, or `user:password` for a server with its own users. */
+  /** An NKey seed, or `user:password` for a server that has its own users. */
   code: string;
-  /** Owner of the inbox in which answers arrive. */
+  /** Name from which the subject of replies to this client is derived; see `inboxOf`. */
   inbox: string;
   name: string;
-  /** Names of server and code in error messages. Default: a room, and its join code. */
+  /** Names of the server and the code in error messages. Default: a room, and its join code. */
   called?: { server: string; code: string };
 }
 
@@ -55,7 +58,8 @@ const ROOM = { server: 'room', code: 'this join code. Use the one that it printe
 const ANSWER_MS = 10_000;
 
 /**
- * Connects, and reconnects whenever the connection is lost. Throws InputError if the server is not reachable or does not accept the code.
+ * Connects to a server, and reconnects whenever the connection is lost. Throws InputError if the server cannot be reached or refuses the
+ * code.
  */
 export async function enter(connect: Connect, credential: Credential): Promise<NatsConnection> {
   const { address, code, inbox, name, called = ROOM } = credential;
@@ -72,7 +76,7 @@ export async function enter(connect: Connect, credential: Credential): Promise<N
   } catch (error) {
     if (error instanceof InputError) throw error;
     const message = describe(error); // a WebSocket gives no reason
-    const isLate = /authentication timeout/i.test(message); // an AuthorizationError too
+    const isLate = /authentication timeout/i.test(message); // NATS reports this as an AuthorizationError, too
     const isRefused = !isLate && /authorization|permission|nkey/i.test(`${(error as Error).name} ${message}`);
     const what = isRefused
       ? `The ${called.server} at ${address} does not know ${called.code}.`
@@ -81,7 +85,7 @@ export async function enter(connect: Connect, credential: Credential): Promise<N
   }
 }
 
-/** Returns the authenticator for a code. Throws InputError if the text is not a code. */
+/** Returns the connection options that authenticate by a code. Throws InputError if the text is not a code. */
 export async function authentication(
   code: string,
 ): Promise<{ authenticator: Authenticator } | { user: string; pass: string }> {
@@ -92,7 +96,7 @@ export async function authentication(
   return { authenticator: nkeyAuthenticator(new TextEncoder().encode(code)) };
 }
 
-/** Retries while the server or the network is unavailable, until `signal` aborts. */
+/** Runs `work`, and repeats it after errors that a retry can solve, until `signal` aborts. */
 export async function untilDone<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> {
   for (;;) {
     try {
@@ -105,7 +109,7 @@ export async function untilDone<T>(work: () => Promise<T>, signal: AbortSignal):
   }
 }
 
-/** True if a retry can succeed: the server restarts, the network is down, a thread was busy, or a stream is full for now. */
+/** True if a retry can succeed: the server is restarting, the network is down, a thread was busy, or a stream is currently full. */
 function isPassing(error: unknown): boolean {
   const { name = '', message = '' } = error as Error;
   if (/permissions violation/i.test(message)) return false;
@@ -120,16 +124,21 @@ function isPassing(error: unknown): boolean {
   );
 }
 
-/** True if the consumer does not exist, permanently or while the controller recreates it. */
+/** True if a NATS consumer does not exist (it may be missing only until the controller has recreated it). */
 export const isMissing = (error: unknown): boolean => (error as { code?: number }).code === CONSUMER_NOT_FOUND;
-/** NATS's error code. */
+/** Error code of NATS for a consumer that does not exist. */
 const CONSUMER_NOT_FOUND = 10_014;
 
-/** Milliseconds without messages after which a pull ends. NATS would otherwise wait forever after a lost connection. */
+/**
+ * The server ends a request for messages after PULL_MS without messages. PULL_ENDS_MS is our own limit, because NATS waits forever after a
+ * lost connection.
+ */
 const PULL_MS = 1000;
 const PULL_ENDS_MS = 10_000;
 
-/** Receives at most `most` messages. Resolves when the stream is empty for now, or `signal` aborts. Later messages go to other workers. */
+/**
+ * Receives at most `most` messages and calls `each` for each of them. Resolves when the stream is currently empty, or when `signal` aborts.
+ */
 export async function pull(
   consumer: Consumer,
   most: number,
@@ -150,7 +159,7 @@ export async function pull(
   }
 }
 
-/** Resolves after `ms`. Rejects with the signal's reason if the signal aborts first. */
+/** Resolves after `ms` milliseconds. Rejects with the signal's reason if the signal aborts first. */
 export async function pause(ms: number, signal: AbortSignal): Promise<void> {
   signal.throwIfAborted();
   await new Promise<void>((resolve, reject) => {

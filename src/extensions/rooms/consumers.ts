@@ -1,4 +1,4 @@
-/** Keeps the consumer of a room's samples in order. The server stores it, and can corrupt it in a crash. */
+/** Keeps the NATS consumer of a room's samples usable. The server stores its state, which a crash can corrupt. */
 
 import type { JetStreamManager } from '@nats-io/jetstream';
 import type { KV } from '@nats-io/kv';
@@ -8,7 +8,7 @@ import { SAMPLES, STATE } from './names.ts';
 
 const NANOSECONDS = 1e6;
 
-/** Creates and repairs the consumer of a room's samples. */
+/** Creates and repairs the NATS consumer that delivers a room's samples to the controller. */
 export class Consumers {
   readonly #connection: NatsConnection;
   readonly #jsm: JetStreamManager;
@@ -23,8 +23,9 @@ export class Consumers {
   }
 
   /**
-   * Recreates the consumer if it is missing, is older than the server's last start, or holds back messages. After a crash, it can remember
-   * deliveries of lost messages and then skip the next messages. Stored messages are delivered again.
+   * Recreates the consumer if it is missing, if the server was restarted since it was created, or if it does not deliver stored messages.
+   * After a crash a consumer can believe that it has delivered messages that were lost, and then skips as many new ones. A new consumer
+   * delivers all stored messages again.
    */
   async check(): Promise<void> {
     const server = this.#connection.info?.server_id ?? '';

@@ -1,15 +1,15 @@
 /**
- * A record of the experience queue as bytes. Order: length of the head (u32, little-endian), the head (JSON), then the numbers of its
- * columns in the head's order. Each column starts at a multiple of 4.
+ * Converts a record of the experience queue to bytes: the length of the head (u32, little-endian), the head (JSON), then the arrays of its
+ * columns in the order of the head, each at an offset that is a multiple of 4.
  */
 
 import * as v from 'valibot';
 import type { Column, ExperienceRecord } from '../../grpo/queue/types.ts';
 
-/** Reason for which a message was refused. */
+/** Reason why a message was refused. */
 export type Refusal = 'malformed' | 'version' | 'signature' | 'ticket';
 
-/** A message that cannot be read, with the reason that it is counted under. */
+/** A message that was refused. Refused messages are counted by reason. */
 export class MessageError extends Error {
   override name = 'MessageError';
   readonly refusal: Refusal;
@@ -34,7 +34,10 @@ const HEAD = v.object({
   more: v.record(v.string(), v.unknown()),
 });
 
-/** @param more plain JSON to send with the record */
+/**
+ * Converts a record to bytes.
+ * @param more further JSON values to send with the record
+ */
 export function writeFrame(more: Record<string, unknown>, { key, columns, tags }: ExperienceRecord): Uint8Array {
   const arrays = Object.values(columns).filter((column) => typeof column === 'object');
   const described = Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, description(column)]));
@@ -51,7 +54,7 @@ export function writeFrame(more: Record<string, unknown>, { key, columns, tags }
   return bytes;
 }
 
-/** Reads a frame and copies its data. Throws MessageError if the bytes are not a frame. */
+/** Reads the bytes of `writeFrame`, and copies the arrays. Throws MessageError for other bytes. */
 export function readFrame(bytes: Uint8Array): { more: Record<string, unknown>; record: ExperienceRecord } {
   const { key, tags, columns: described, more } = headOf(bytes);
   const columns: Record<string, Column> = {};

@@ -1,6 +1,6 @@
 /**
- * Machines that generate for one trainer over NATS, and the check of their samples. NATS is loaded with the first connection. Used by
- * `webgrpo room`, `webgrpo join` and the page with `?room=`.
+ * Rooms: machines that generate for one trainer over NATS, and the verification of their samples. The NATS packages are loaded with the
+ * first connection. Used by `webgrpo room`, `webgrpo join` and the page with `?room=`.
  */
 
 export { type Connect, connectByWebSocket, type Credential, enter, idOf, newUserKey } from './connect.ts';

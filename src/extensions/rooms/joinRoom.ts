@@ -1,4 +1,4 @@
-/** A worker of a room. It asks to join, asks for groups, generates them, sends their samples, and loads the weights. */
+/** A worker of a room: joins, requests groups, generates their samples and sends them, and loads new weights. */
 
 import type { JetStreamClient, JetStreamManager } from '@nats-io/jetstream';
 import type { NatsConnection } from '@nats-io/nats-core';
@@ -20,15 +20,15 @@ import { JOIN, NOTICES, SAMPLES, STATE, stateStream, stateSubject, statusSubject
 import { signatureOf, Signer } from './tickets.ts';
 import { nameOf, readObject } from './weights.ts';
 
-/** The generating engine of a worker. */
+/** The engine by which a worker generates samples. */
 export interface RoomEngine {
-  /** Name of the GPU, or of the engine that runs without one. */
+  /** Name of the GPU adapter, or of an engine without GPU. */
   adapter: string;
-  /** Number of groups to work on concurrently. */
+  /** Number of groups that the engine generates concurrently. */
   groupsAtOnce: number;
-  /** Samples with these weights from the next token boundary. */
+  /** Loads weights. Sequences in flight continue with them at their next token. */
   useWeights(version: number, file: Uint8Array): Promise<void>;
-  /** Generates a group and passes each sample to `put`. Rejects if `signal` aborts. */
+  /** Generates the samples of a group and passes each to `put`. Rejects if `signal` aborts. */
   generate(
     prompt: Prompt,
     worker: string,
@@ -38,38 +38,41 @@ export interface RoomEngine {
   destroy(): void | Promise<void>;
 }
 
-/** The room as a worker sees it before its engine exists. */
+/** The room as a worker knows it before it creates its engine. */
 export interface OpenedRoom extends Room {
-  /** Returns a file that the controller stored. Throws InputError if the file is missing. */
+  /** Returns a file that the controller stored on the room's server. Throws InputError if the file is missing. */
   file(name: string): Promise<Uint8Array>;
 }
 
 export interface JoinOptions {
   connect: Connect;
-  /** nats://host:port, or wss://host:port in a page. */
+  /** Address of the room's server: nats://host:port, or wss://host:port in a page. */
   address: string;
   code: string;
   /** Name of the worker in the room. */
   name: string;
-  /** Creates the engine that the room needs. Throws InputError if this machine refuses the room. */
+  /** Creates the engine for the room's model. Throws InputError if the room asks for something that this machine refuses. */
   open(room: OpenedRoom): Promise<RoomEngine>;
-  /** Aborts when the worker should leave. Its groups in flight then go to other workers. */
+  /** Aborts when the worker shall leave the room. Its unfinished groups are then given to other workers. */
   signal: AbortSignal;
   onStatus?(status: Status): void;
 }
 
 const STATUS_EVERY_MS = 2000;
-/** Number of consecutive failed groups after which the worker reports an error and leaves. */
+/** After this many failed groups in a row, the worker reports the error and leaves. */
 const MAX_FAILURES = 3;
-/** Milliseconds that a worker waits for the answer to its request for a group. The controller answers after half of it at the latest. */
+/**
+ * Milliseconds that a worker waits for the answer to a request for a group. The controller answers within half of this time, if necessary
+ * without a group.
+ */
 const TAKE_MS = 10_000;
-/** Milliseconds that a leaving worker waits for its last messages to be sent. The server may be unreachable. */
+/** Maximum milliseconds that a leaving worker waits until its last messages are sent, because the server may be unreachable. */
 const FLUSH_MS = 1000;
 const NONE: Weights = { version: -1, digest: '' };
 
 /**
- * Works until `signal` aborts or the run ends. Resolves to the worker's counts. Throws InputError if the worker is not admitted, or is
- * excluded later.
+ * Works for a room until `signal` aborts or the run ends. Resolves to the final status of the worker. Throws InputError if the room does
+ * not admit the worker, or excludes it later.
  */
 export async function joinRoom(options: JoinOptions): Promise<Status> {
   const { connect, address, code, name } = options;
@@ -91,7 +94,7 @@ export async function joinRoom(options: JoinOptions): Promise<Status> {
   }
 }
 
-/** Throws InputError if the controller does not admit the worker. */
+/** Sends a request to join. Throws InputError if the controller refuses it. */
 async function askToJoin(connection: NatsConnection, key: string, { address, name, signal }: JoinOptions) {
   const asking = write('joining', { name, key });
   const answer = await untilDone(() => connection.request(JOIN, asking, { timeout: 10_000 }), signal);
@@ -124,7 +127,7 @@ interface WorkerParts {
   options: JoinOptions;
 }
 
-/** A group in flight in this worker. */
+/** A group that this worker is generating. */
 interface Held {
   uid: string;
   aborting: AbortController;
@@ -139,7 +142,7 @@ class RoomWorker {
   #weights: Weights = NONE;
   #wanted: Weights = NONE;
   #following: Promise<void> | undefined;
-  /** Weights of the group that was taken last, in a room that verifies. */
+  /** Weights of the group that was taken last. Used only if the room verifies samples. */
   #next: Weights = NONE;
   #turning: Promise<unknown> = Promise.resolve();
   #tokens = 0;
@@ -179,7 +182,7 @@ class RoomWorker {
     return this.#status();
   }
 
-  /** Leaves the room: waits until its groups have ended, and destroys the engine. */
+  /** Leaves the room: aborts the groups in flight, waits until they have ended, and destroys the engine. */
   end(): Promise<void> {
     return (this.#ended ??= this.#end());
   }
@@ -200,13 +203,13 @@ class RoomWorker {
     for (const { aborting } of this.#held.keys()) aborting.abort();
   }
 
-  /** Fails the worker. Does nothing if the worker is leaving, because its pending requests fail then. */
+  /** Makes the worker leave with an error. Errors while it is leaving anyway are ignored, because its pending requests then fail. */
   #fail(error: unknown): void {
     if (!this.#leaving.signal.aborted) this.#failure ??= { error };
     this.#leave();
   }
 
-  /** Asks for a group, and takes it if one is there within a few seconds. */
+  /** Requests a group, and starts to generate it. Returns without one if the room has none within a few seconds. */
   async #takeOne(): Promise<void> {
     const { key, signer } = this.#parts;
     const { signal } = this.#leaving;
@@ -228,8 +231,8 @@ class RoomWorker {
   }
 
   /**
-   * Loads the weights that a prompt names. Waits first until the groups taken before have ended, because all tokens of a group must be
-   * sampled by the weights of its own prompt.
+   * Loads the weights that a prompt names, once all groups that were taken before have ended: in a room that verifies, all tokens of a
+   * group must be sampled by the weights of its prompt.
    */
   #turnTo(weights: Weights): void {
     if (isSameWeights(weights, this.#next)) return;
@@ -240,7 +243,7 @@ class RoomWorker {
       try {
         await this.#loadOnce(weights);
       } finally {
-        if (this.#next === weights && !isSameWeights(weights, this.#weights)) this.#next = NONE; // tried again by the next group
+        if (this.#next === weights && !isSameWeights(weights, this.#weights)) this.#next = NONE; // the next group tries to load them again
       }
     };
     this.#turning = turn();
@@ -251,7 +254,8 @@ class RoomWorker {
     const { key, engine, room } = this.#parts;
     try {
       await turning;
-      // Skip the group: the room no longer has its weights and has offered it again, or the controller has returned to older weights.
+      // Skip the group if its weights are not loaded: the room has deleted them and has offered the group again, or the controller has gone
+      // back to older weights.
       const isReady = room.verifies
         ? isSameWeights(prompt.weights, this.#weights)
         : prompt.weights.version <= this.#weights.version;
@@ -263,7 +267,7 @@ class RoomWorker {
     }
   }
 
-  /** Sends a sample. Waits while the room holds as many samples as it can. The server ignores a sample that is already stored. */
+  /** Sends a sample. Waits while the room's stream is full. The server ignores a sample that it has already stored. */
   async #put({ uid, ticket }: Prompt, record: ExperienceRecord, signal: AbortSignal): Promise<void> {
     const { key, signer } = this.#parts;
     const bytes = await signer.bytes(writeSample(record, ticket));
@@ -273,8 +277,8 @@ class RoomWorker {
         `A sample has ${bytes.length} bytes, and the room's server takes ${most}. It needs a larger max_payload.`,
       );
     const subject = SAMPLES.subjectOf(key.id, uid);
-    // The id of the message is its signature, because the server ignores a second message with the same id, and no other worker can know a
-    // signature beforehand.
+    // The signature serves as message id. The server ignores a second message with the same id, so an id that others could guess would let
+    // them suppress this message.
     const msgID = signatureOf(bytes);
     await untilDone(() => this.#parts.js.publish(subject, bytes, { msgID }), signal);
     const { response } = record.columns;
@@ -294,7 +298,7 @@ class RoomWorker {
     }
   }
 
-  /** Requests the room's current weights. */
+  /** Reads which weights are the room's newest, and loads them. */
   async #catchUp(): Promise<void> {
     const { signal } = this.#leaving;
     const asked = { last_by_subj: stateSubject(STATE.version) };
@@ -321,7 +325,7 @@ class RoomWorker {
     }
   }
 
-  /** Returns false if the room does not have these weights any longer. */
+  /** Loads weights. Returns false if the room has deleted them. */
   async #loadOnce(weights: Weights): Promise<boolean> {
     const { version, digest } = weights;
     const file = await untilDone(() => readObject(this.#connection, nameOf(version), digest), this.#leaving.signal);
@@ -331,7 +335,10 @@ class RoomWorker {
     return true;
   }
 
-  /** Loads weights that were published while the connection was lost. Ends the worker when its connection is closed. */
+  /**
+   * After each reconnect, loads weights that were published while the connection was lost. If the connection is closed for good, the worker
+   * leaves with an error.
+   */
   async #watchConnection(): Promise<void> {
     void this.#connection.closed().then((error) => {
       const why = error instanceof Error ? error.message : 'without a reason';
@@ -363,7 +370,7 @@ class RoomWorker {
   }
 }
 
-/** Resolves like `work`. Rejects with the signal's reason if it aborts first. */
+/** Resolves with the result of `work`. Rejects with the signal's reason if the signal aborts first. */
 async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   signal.throwIfAborted();
   let unlink = (): void => {};

@@ -1,14 +1,17 @@
 /**
- * The groups that a room's controller hands out, and which worker has which. Only the controller changes the list, so no worker can take,
- * end or keep a group of another.
+ * The groups that a room's controller offers, and which worker has leased which group. Only the controller changes this list, so no worker
+ * can take, end or keep another worker's group.
  */
 
 export interface LeaseLimits {
-  /** Milliseconds without a sign of life of the group's worker after which another worker can take the group. */
+  /** A lease ends if the worker has not reported for this many milliseconds. Another worker can then take the group. */
   silentMs: number;
-  /** Milliseconds after which another worker can take a group even if its worker still answers. The first valid sample wins, whichever worker sent it. */
+  /**
+   * A lease ends after this many milliseconds even if the worker still reports. Another worker can then take the group. The first valid
+   * sample counts, whichever worker sends it.
+   */
   deadlineMs: number;
-  /** Maximum number of groups of one worker at the same time. */
+  /** Maximum number of groups that one worker can have at the same time. */
   maxHeld: number;
 }
 
@@ -19,15 +22,15 @@ interface Lease {
 
 interface Offer {
   prompt: string;
-  /** True if samples of the group are missing. */
+  /** True while samples of the group are missing. */
   isWanted: boolean;
-  /** Number of workers that can have the group at the same time. */
+  /** Number of workers that can have the group at the same time, to compare their samples. */
   copies: number;
-  /** Leases by worker, including expired ones. */
+  /** Leases of the group by worker, including those that have ended. */
   leases: Map<string, Lease>;
 }
 
-/** Hands out groups in the order in which they were first offered. Times are in milliseconds of the caller's clock. */
+/** Leases groups to workers, in the order in which the groups were first offered. The caller passes the current time in milliseconds. */
 export class Leases {
   readonly #limits: LeaseLimits;
   readonly #offers = new Map<string, Offer>();
@@ -36,27 +39,34 @@ export class Leases {
     this.#limits = limits;
   }
 
-  /** Offers a group to all workers, or offers it again with another prompt. @param copies number of workers that can have it at a time */
+  /**
+   * Offers a group to the workers. If it was offered before, replaces the prompt and drops all leases.
+   * @param copies number of workers that can have the group at the same time
+   */
   offer(uid: string, prompt: string, copies = 1): void {
     this.#offers.set(uid, { prompt, isWanted: true, copies, leases: new Map() });
   }
 
-  /** Ends a group. Returns true if a worker still generates it. */
+  /** Removes a group. Returns true if a worker is still generating it. */
   end(uid: string, now: number): boolean {
     const offer = this.#offers.get(uid);
     this.#offers.delete(uid);
     return offer !== undefined && this.#live(offer.leases, now).length > 0;
   }
 
-  /** Tells whether samples of the group are missing. If not, no worker can take it, and it does not count for its worker. */
+  /**
+   * Sets whether samples of the group are missing. If none is, no worker can take the group, and it does not count towards a worker's
+   * limit.
+   */
   want(uid: string, isWanted: boolean): void {
     const offer = this.#offers.get(uid);
     if (offer) offer.isWanted = isWanted;
   }
 
   /**
-   * Leases a group to a worker and returns its prompt; undefined if there is none for it now. A worker whose time for a group is over
-   * gets that group again only if none of the `others` can. Second copies go out when nothing else is left.
+   * Leases a group to a worker and returns its prompt; undefined if this worker can have no group now. A worker whose lease of a group has
+   * ended gets this group again only if all `others` have had it, too. Groups for two workers are given to a second one only if no other
+   * group is free.
    */
   take(worker: string, now: number, others: readonly string[] = []): string | undefined {
     if (this.heldBy(worker, now) >= this.#limits.maxHeld) return undefined;
@@ -70,7 +80,7 @@ export class Leases {
     return free?.prompt;
   }
 
-  /** Notes a sign of life: the worker still generates these groups. */
+  /** Renews leases: the worker has reported that it is still generating these groups. */
   heard(worker: string, uids: readonly string[], now: number): void {
     for (const uid of uids) {
       const lease = this.#offers.get(uid)?.leases.get(worker);
@@ -78,18 +88,18 @@ export class Leases {
     }
   }
 
-  /** Ends all leases of a worker that left or was excluded. */
+  /** Ends all leases of a worker that has left or was excluded. */
   leave(worker: string): void {
     for (const { leases } of this.#offers.values()) leases.delete(worker);
   }
 
-  /** Returns the number of groups that a worker has now. */
+  /** Returns the number of groups that a worker is generating now. */
   heldBy(worker: string, now: number): number {
     const offers = [...this.#offers.values()];
     return offers.filter(({ isWanted, leases }) => isWanted && this.#isLive(leases.get(worker), now)).length;
   }
 
-  /** Returns the workers that generate a group now. */
+  /** Returns the workers that are generating a group now. */
   workersOf(uid: string, now: number): string[] {
     return this.#live(this.#offers.get(uid)?.leases ?? new Map<string, Lease>(), now);
   }

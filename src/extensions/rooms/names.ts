@@ -1,9 +1,9 @@
 /**
- * Names of a room's streams, buckets and subjects on its NATS server. One account of a server holds one room and has two users: the
- * controller can do anything, and all workers share a user with `WORKER_RIGHTS`.
+ * Names of a room's streams, buckets and subjects on its NATS server. Each room has its own NATS account with two users: the controller,
+ * which may do anything, and a user that all workers share, with `WORKER_RIGHTS`.
  */
 
-/** Finished samples, until the controller has received them. */
+/** Stream of finished samples that the controller has not yet received. */
 export const SAMPLES = {
   stream: 'webgrpo-samples',
   subjects: 'webgrpo.sample.*.*',
@@ -11,13 +11,13 @@ export const SAMPLES = {
   subjectOf: (worker: string, uid: string): string => `webgrpo.sample.${worker}.${token(uid)}`,
 };
 
-/** Buckets of the object store (the model's files, versions of its weights) and of the key-value store. */
+/** Names of two buckets: the object store (model files, versions of the weights) and the key-value store (the room's state). */
 export const WEIGHTS_BUCKET = 'webgrpo-weights';
 export const STATE_BUCKET = 'webgrpo-state';
 
 /**
- * Keys of the state. Workers read the first two. `secret` is the key of the tickets; `server` identifies the server start that the
- * consumers were created in.
+ * Keys of the room's state in the key-value store. Workers can read only `room` and `version`. `secret` is the key of the tickets; `server`
+ * is the id of the server process for which the consumer was created.
  */
 export const STATE = {
   room: 'room',
@@ -26,36 +26,36 @@ export const STATE = {
   server: 'server',
 } as const;
 
-/** Requests to join. */
+/** Subject of requests to join. */
 export const JOIN = 'webgrpo.join';
-/** Requests for a group. The controller answers to the worker that signed. */
+/** Subject of a worker's requests for a group. The controller answers only requests with the worker's signature. */
 export const takeSubject = (worker: string): string => `webgrpo.take.${worker}`;
 export const TAKES = 'webgrpo.take.*';
-/** Notices to all workers: new weights, cancelled groups. */
+/** Subject of messages to all workers, such as new weights and cancelled groups. */
 export const NOTICES = 'webgrpo.notice';
-/** Subject of a worker's progress messages. */
+/** Subject of a worker's status messages. */
 export const statusSubject = (worker: string): string => `webgrpo.status.${worker}`;
 export const STATUSES = 'webgrpo.status.*';
-/** Returns the worker that a message names as its sender. */
+/** Returns the worker that the subject of a message names as its sender. */
 export const workerOf = (subject: string): string => subject.split('.')[2];
 
-/** Subjects of the streams that hold the buckets, as NATS names them. */
+/** Names of the streams in which NATS stores the two buckets. */
 export const weightsStream = `OBJ_${WEIGHTS_BUCKET}`;
 export const stateStream = `KV_${STATE_BUCKET}`;
-/** Returns the subject of a key of the state. */
+/** Returns the subject under which NATS stores a key of the room's state. */
 export const stateSubject = (key: string): string => `$KV.${STATE_BUCKET}.${key}`;
 
 export const CONTROLLER = 'controller';
 
 /**
- * Subject prefix of a client's replies. Workers can listen to `_INBOX.*.>`. The controller's prefix is different, because samples and the
- * secret of the tickets arrive there.
+ * Returns the subject prefix of the replies that a client receives. Workers can subscribe to `_INBOX.*.>`, so the controller has another
+ * prefix: samples and the secret of the tickets arrive there.
  */
 export const inboxOf = (name: string): string => (name === CONTROLLER ? '_INBOX-CONTROLLER' : `_INBOX.${name}`);
 
 /**
- * Subjects that workers can publish and subscribe to. They can ask to join, ask for groups, report progress, write samples, and read
- * weights and config. They cannot acknowledge a message, or create a consumer, which could read any message.
+ * Subjects to which workers can publish and subscribe. These rights let a worker request to join, request groups, report its status, send
+ * samples, and read weights and config. Workers cannot acknowledge a message or create a consumer, which could read any message.
  */
 export const WORKER_RIGHTS = {
   publish: [
@@ -70,6 +70,6 @@ export const WORKER_RIGHTS = {
   subscribe: [`${inboxOf('*')}.>`, NOTICES],
 };
 
-/** Encodes a text as one token of a subject. */
+/** Encodes a text so that it can be one part of a subject. */
 export const token = (text: string): string =>
   encodeURIComponent(text).replace(/[.*]/g, (c) => `%${c.charCodeAt(0).toString(16)}`);

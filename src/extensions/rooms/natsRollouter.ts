@@ -1,7 +1,8 @@
 /**
- * Rollout by the workers of a room. Groups are offered to workers; samples are received, checked and put into the experience queue. A group
- * is done when each of its samples was accepted once, whichever worker sent it and however often. Then all its samples are put at once. A
- * group that gets too old is offered again by newer weights, so no worker decides which problems are trained on.
+ * Rollout by the workers of a room: offers groups to workers, receives their samples, checks them and puts them into the experience queue.
+ * A group is complete when each of its samples was accepted once, whichever workers sent them; all its samples are then put into the queue
+ * together. A group whose weights are too old is offered again with newer weights, so a worker cannot influence which problems are trained
+ * on.
  */
 
 import type { JsMsg } from '@nats-io/jetstream';
@@ -23,9 +24,10 @@ import type { RoomHost } from './roomHost.ts';
 import { signedBy } from './tickets.ts';
 
 /**
- * Checks a sample of a group that was offered with the weights of `version`. Returns the reason for a rejection in a few words, under which
- * it is counted, or the record to train on. Undefined accepts the record unchanged. `again` = another worker's sample was accepted before.
- * The tag `near` of a record counts its near tokens: within the tolerance, but not exactly the draw of their key.
+ * Checks a sample of a group that was offered with weights `version`. Returns the record to train on, undefined to accept the given record
+ * unchanged, or a short reason for a rejection, by which rejections are counted. `again` is true if another worker's sample with the same
+ * index was already accepted. A returned record has a tag `near`: the number of tokens that are within the tolerance, but not exactly the
+ * token that the random key selects.
  */
 export type CheckSample = (
   record: ExperienceRecord,
@@ -37,26 +39,29 @@ export type CheckSample = (
 type Checked = string | ExperienceRecord | undefined;
 
 export interface NatsRollouterOptions {
-  /** Number of samples of a group: `rollout.n`. */
+  /** Number of samples per group: `rollout.n`. */
   n: number;
   check: CheckSample;
   put: PutRecords;
-  /** Returns the trained weights as a file for workers. */
+  /** Returns the trained weights as a safetensors file. */
   exportWeights(version: number): Promise<Uint8Array>;
-  /** Largest age of a sample's weights, in syncs. An older group is offered again by newer weights. Default: no limit. */
+  /** Maximum age of a group's weights, in weight syncs. A group with older weights is offered again with newer ones. Default: no limit. */
   maxAge?: number;
-  /** Share of the groups that a second worker generates too, if one has nothing else to do. Default: 0. */
+  /**
+   * Share of the groups that two workers generate, so that their samples can be compared. A second worker gets such a group only if no
+   * other group is free. Default: 0.
+   */
   secondShare?: number;
   /**
-   * Number of samples that are checked or wait for space concurrently. If `put` takes groups in order, this must be the number of groups
-   * in flight at least. Otherwise the groups that wait could block the first one. Default: 64.
+   * Maximum number of samples that are being checked or wait for space in the experience queue. If `put` takes groups in order, it must be
+   * at least the number of groups in flight; otherwise later groups could block the first one. Default: 64.
    */
   handledAtOnce?: number;
-  /** Rejects if the step that waits for samples is cancelled. */
+  /** Rejects if the step that waits for samples was cancelled. */
   cancelled?: Promise<never>;
-  /** Called when the group has ended: none of its samples is checked any longer, or all are checked again. */
+  /** Called when a group has ended or is offered again, so that what is known about its samples can be forgotten. */
   onEnd?(uid: string): void;
-  /** Returns additional metrics of a step. */
+  /** Returns further metrics of a step. */
   metrics?(): Metrics;
 }
 
@@ -65,34 +70,37 @@ const isAfter = (a: Begun, b: Begun): boolean => a.step > b.step || (a.step === 
 
 interface Outstanding {
   group: PromptGroup;
-  /** Weights in the group's prompt. */
+  /** Weights that the group's prompt names. */
   weights: Weights;
-  /** Samples that were accepted or are being checked. */
+  /** Indices of samples that were accepted or are being checked. */
   samples: Set<number>;
   accepted: Map<number, ExperienceRecord>;
-  /** Samples received from each worker. */
+  /** Indices of samples received from each worker. */
   received: Map<string, Set<number>>;
   isTwice: boolean;
-  /** Number of samples that are being checked. */
+  /** Number of samples of the group that are being checked. */
   checked: number;
   isPut: boolean;
 }
 
-/** Number of times that samples of a group that was not started are delayed before they are dropped. */
+/** A sample of a group that this controller has not started yet is redelivered later. It is dropped after this many deliveries. */
 const PUT_OFF = 60;
 const PUT_OFF_MS = 2000;
-/** Rollouter that offers groups to the workers of a room and receives their samples. */
+/** Rollouter whose groups the workers of a room generate. */
 export class NatsRollouter implements Rollouter {
   readonly restartsStale = true;
   readonly #host: RoomHost;
   readonly #options: NatsRollouterOptions;
   readonly #groups = new Map<string, Outstanding>();
-  /** The newest started group, by step and number. Earlier groups that are not in flight have ended. */
+  /** Step and number of the newest group that was started. An earlier group that is not in `#groups` has ended. */
   #newest: Begun = { step: -1, number: -1 };
   readonly #handled = new Map<JsMsg, Promise<void>>();
-  /** Weight versions whose groups can still be trained on, newest first. */
+  /** Versions of the weights whose groups are not too old to be trained on, newest first. */
   #versions: number[] = [];
-  /** Samples that two workers generated: the same tokens, different ones with a near token, and different ones without. */
+  /**
+   * Number of samples that two workers generated: with the same tokens (`same`), with different tokens where a token near the tolerance
+   * explains the difference (`near`), and with an unexplained difference (`differ`).
+   */
   readonly #second = { same: 0, near: 0, differ: 0 };
   #life = new Life();
 
@@ -126,7 +134,7 @@ export class NatsRollouter implements Rollouter {
     return { version, bytes: bytes.length, seconds: (performance.now() - started) / 1000, overlapSeconds: 0 };
   }
 
-  /** Waits for the server, but rejects when the step that waits for samples is cancelled. */
+  /** Resolves with `work`, which waits for the server. Rejects if the step that waits for samples is cancelled. */
   #unlessCancelled<T>(work: Promise<T>): Promise<T> {
     const { cancelled } = this.#options;
     if (!cancelled) return work;
@@ -158,7 +166,7 @@ export class NatsRollouter implements Rollouter {
     this.#end([...this.#groups.keys()]);
   }
 
-  /** Stops this controller. Samples stay on the server for a controller that resumes. */
+  /** Stops receiving samples. They stay on the server for a controller that resumes the run. */
   async detach(): Promise<void> {
     const { ending, running } = this.#life;
     ending.abort(new Error('The room was closed.'));
@@ -192,7 +200,8 @@ export class NatsRollouter implements Rollouter {
         continue;
       }
       await pull(consumer, room, signal, (message) => {
-        // A sample that waits for space in the queue can be delivered again. An acknowledgement would remove it from the server.
+        // The server redelivers a message that is not yet acknowledged. Ignore it while the first delivery is handled: an acknowledgement
+        // would delete the sample from the server.
         if ([...this.#handled.keys()].some(({ seq }) => seq === message.seq)) return;
         const handling = this.#handle(message)
           .catch(this.#life.fail)
@@ -241,7 +250,10 @@ export class NatsRollouter implements Rollouter {
     message.ack();
   }
 
-  /** Compares the samples of two workers. Returns false, which rejects both, if no near token explains a difference. */
+  /**
+   * Compares the samples of two workers. Returns false, so that both are rejected, if their tokens differ and neither sample has a token
+   * near the tolerance that could explain it.
+   */
   #agree(first: ExperienceRecord, second: ExperienceRecord): boolean {
     const [a, b] = [first, second].map(({ columns }) => columns['response']);
     const isSame = a instanceof Uint32Array && b instanceof Uint32Array && sameIds(a, b);
@@ -259,7 +271,10 @@ export class NatsRollouter implements Rollouter {
     this.#host.want(uid, samples.size < this.#options.n);
   }
 
-  /** Sends a complete group to the trainer, unless a second worker still generates it: the two are compared first. */
+  /**
+   * Puts the samples of a complete group into the experience queue, unless a second worker is still generating the group: its samples are
+   * compared first.
+   */
   async #putComplete(uid: string, outstanding: Outstanding): Promise<void> {
     const { accepted, received, isTwice, checked, isPut } = outstanding;
     const { n } = this.#options;
@@ -272,7 +287,7 @@ export class NatsRollouter implements Rollouter {
     if (this.#groups.get(uid) === outstanding) this.#end([uid]); // the trainer can have started it again
   }
 
-  /** Returns the sample; undefined if it is refused, which is counted. */
+  /** Reads a sample and checks its signature and ticket. Counts a message that is refused, and returns undefined. */
   async #readSample(message: JsMsg, worker: string) {
     try {
       const { ticket, record } = readSample(await signedBy(worker, message.data));
@@ -290,7 +305,7 @@ export class NatsRollouter implements Rollouter {
     }
   }
 
-  /** Offers a group with the newest weights. Samples by other weights are dropped. */
+  /** Offers a group with the newest weights. Samples of an earlier offer are dropped. */
   async #offer(group: PromptGroup): Promise<void> {
     const { number, index, problem, step } = group;
     const { tickets } = this.#host;
@@ -305,7 +320,7 @@ export class NatsRollouter implements Rollouter {
     this.#host.offer(uid, write('prompt', { uid, ticket, n: this.#options.n, ...which, problem }), isTwice ? 2 : 1);
   }
 
-  /** True if the group has ended, also if an earlier controller ended it. */
+  /** True if the group has ended, in this controller or in an earlier one of the same run. */
   #isOver(uid: string): boolean {
     const [step, number] = uid.split('.').map(Number);
     return !this.#groups.has(uid) && !isAfter({ step, number }, this.#newest);
@@ -320,7 +335,7 @@ export class NatsRollouter implements Rollouter {
   }
 }
 
-/** State of the rollouter from its start to `close`: the signal that ends its work, and its first failure. */
+/** State of the rollouter between its start and `close`: the signal that ends its work, and the promise that its first error rejects. */
 class Life {
   readonly ending = new AbortController();
   readonly failed: Promise<never>;

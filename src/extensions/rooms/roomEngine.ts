@@ -1,4 +1,4 @@
-/** A worker's engine: runs groups by agent loops with the task's tools, and loads weights by version. */
+/** The engine of a worker: generates groups by agent loops with the task's tools, and loads new weights. */
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { generateOptions, type GenerationContext } from '../../grpo/generate/options.ts';
@@ -8,7 +8,7 @@ import type { TrainerEngine } from '../../grpo/types.ts';
 import { readSafetensors } from '../../model/checkpoint/safetensors.ts';
 import type { RoomEngine } from './joinRoom.ts';
 
-/** Returns a RoomEngine on an existing engine. `destroy` ends that engine. */
+/** Wraps an existing engine as a RoomEngine. `destroy` must destroy that engine. */
 export function roomEngine(
   { config, engine, task }: GenerationContext & { engine: Pick<TrainerEngine, 'rollout' | 'tokenizer' | 'model'> },
   { adapter, destroy }: Pick<RoomEngine, 'adapter' | 'destroy'>,
@@ -34,5 +34,5 @@ export function roomEngine(
   };
 }
 
-/** Number of groups that fill the slots, plus one whose samples take freed slots. */
+/** Number of groups whose samples fill the slots of the engine, plus one more, whose samples take the slots that become free. */
 export const groupsAtOnce = ({ rollout }: TrainConfig): number => Math.ceil(rollout.maxNumSeqs / rollout.n) + 1;

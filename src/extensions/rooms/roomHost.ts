@@ -1,6 +1,6 @@
 /**
- * The controller of a room, except its samples. Creates streams and buckets, admits and excludes workers, hands out groups, announces new
- * weights, and counts what each worker did.
+ * The controller's side of a room, except for samples (natsRollouter.ts): creates streams and buckets, admits and excludes workers, gives
+ * them groups, announces new weights, and counts what each worker has done.
  */
 
 import type { JetStreamClient, JetStreamManager } from '@nats-io/jetstream';
@@ -16,81 +16,80 @@ import { textSignedBy, Tickets } from './tickets.ts';
 import { WeightStore } from './weights.ts';
 
 export interface RoomOptions {
-  /** The run's config as plain JSON, which workers generate with. */
+  /** Config of the run, as plain JSON. Workers generate by it. */
   config: Record<string, unknown>;
-  /** Maximum number of workers in the room at the same time. Default: 64. */
+  /** Maximum number of workers in the room. Default: 64. */
   maxWorkers?: number;
-  /** Milliseconds without a sign of life after which a group goes to another worker. */
+  /** Milliseconds after which the groups of a silent worker can be given to others. */
   ackWaitMs?: number;
-  /** Milliseconds after which a second worker gets the group too. Default: ten minutes. */
+  /** Milliseconds after which a group can be given to another worker even if its worker is not silent. Default: ten minutes. */
   deadlineMs?: number;
-  /** Maximum number of groups of one worker at the same time. Default: 16. */
+  /** Maximum number of groups that one worker can have at the same time. Default: 16. */
   maxHeld?: number;
-  /** True if samples are verified: workers then generate each group by the weights of its prompt. */
+  /** True if samples are verified. Workers must then generate each group by the weights that its prompt names. */
   verifies?: boolean;
-  /** Maximum number of bytes of samples that wait for the controller. Workers wait while the limit is reached. */
+  /** Maximum number of bytes of the samples that are stored on the server and not yet received. Workers wait while it is reached. */
   maxSampleBytes?: number;
-  /** Number of weight versions kept on the server. Default: 2. */
+  /** Number of weight versions that the server stores. Default: 2. */
   keptVersions?: number;
-  /** True to resume with the groups and samples of an earlier controller. Default: they are dropped. */
+  /** True to continue with the samples and tickets of an earlier controller of this run. Default: they are dropped. */
   resume?: boolean;
-  /** Stores the files that new workers read. Called before the first worker is admitted. */
+  /** Stores the files from which new workers create their engine. Called before the first worker is admitted. */
   prepare?: (weights: WeightStore) => Promise<void>;
   /**
-   * Returns the current time in milliseconds. It decides when a worker counts as silent and when a group is in flight for too long.
-   * Default: the system's clock.
+   * Returns the current time in milliseconds. Leases of groups and the silence of workers are measured by it. Default: the system's clock.
    */
   now?: () => number;
-  /** Called with a sentence when a worker joins, leaves or is excluded. */
+  /** Called with a sentence to print when a worker joins, leaves or is excluded. */
   say?: (line: string) => void;
 }
 
 /**
- * `heardAt` of a worker that has left. Signatures are checked in parallel, so a message that the worker sent earlier can be handled after
- * its farewell.
+ * Value of `heardAt` for a worker that has left. It marks messages that the worker sent before but that are handled afterwards, because
+ * signatures are checked in parallel.
  */
 const LEFT = -Infinity;
 
-/** Counts of a worker's samples by result. */
+/** A worker and the counts of its samples by result. */
 export interface WorkerCounts {
   name: string;
   adapter: string;
-  /** Samples accepted for training. */
+  /** Number of samples that were accepted for training. */
   accepted: number;
-  /** Samples that failed a check, by reason. */
+  /** Number of samples that failed the verification, by reason. */
   rejected: Record<string, number>;
-  /** Messages that could not be read, or that belong to no group of the worker. */
+  /** Number of messages that were invalid or had a wrong signature or ticket, by reason. */
   refused: Record<Refusal, number>;
-  /** Samples that were duplicates or no longer needed. */
+  /** Number of samples that were received twice or no longer needed. */
   duplicates: number;
   tokensPerS: number;
-  /** Version of the worker's weights. */
+  /** Version of the weights that the worker has loaded. */
   version: number;
   leftOut: boolean;
-  /** Time of the worker's admission or last status, by `now`; LEFT after it has left. */
+  /** Time (by `now`) at which the worker was admitted or last reported; LEFT after it has left. */
   heardAt: number;
 }
 
 const NANOSECONDS = 1e6;
-/** Milliseconds without a sign of life after which a worker counts as silent. Workers send one every two seconds. */
+/** A worker that has not reported for this many milliseconds counts as silent. Workers report every two seconds. */
 const SILENT_MS = 10_000;
-/** Milliseconds that a restarted server has to create streams and buckets. */
+/** Maximum milliseconds for creating streams and buckets, because a server may be restarting. */
 const OPEN_MS = 60_000;
-/** Time limit to announce the end of the run, in milliseconds. If the server is unreachable, workers notice that themselves. */
+/** Maximum milliseconds for sending the end of the run to the workers. If the server is unreachable, workers notice that themselves. */
 const TELL_MS = 5000;
-/** Maximum number of workers whose counts are kept. */
+/** Maximum number of workers whose counts are stored. */
 const KEPT_WORKERS = 10_000;
-/** Milliseconds after which a worker that waits for a group is told to ask again. */
+/** A request for a group is answered after at most this many milliseconds, if necessary without a group. */
 const WAIT_MS = 5000;
 
-/** A worker that waits for a group. */
+/** A worker's request for a group that is not answered yet. */
 interface Waiting {
   worker: string;
   message: Msg;
   since: number;
 }
 
-/** The controller's connection to a room: workers, notices, weights and counts. */
+/** The controller's side of a room: workers, messages to them, weights and counts. */
 export class RoomHost {
   readonly connection: NatsConnection;
   readonly js: JetStreamClient;
@@ -102,7 +101,7 @@ export class RoomHost {
   readonly leases: Leases;
   readonly now: () => number;
   readonly workers = new Map<string, WorkerCounts>();
-  /** The weights that were published last. */
+  /** The newest weights that were published. */
   published: Weights = { version: 0, digest: '' };
   readonly #state: KV;
   readonly #options: RoomOptions;
@@ -132,7 +131,10 @@ export class RoomHost {
     void this.connection.closed().then(() => clearInterval(looking));
   }
 
-  /** @param connection of a user with all rights */
+  /**
+   * Creates or resumes the room on a server.
+   * @param connection connection of the controller's user, which has all rights
+   */
   static open(connection: NatsConnection, options: RoomOptions): Promise<RoomHost> {
     return untilDone(() => RoomHost.#open(connection, options), AbortSignal.timeout(OPEN_MS));
   }
@@ -163,7 +165,7 @@ export class RoomHost {
     return new RoomHost({ connection, js, jsm, consumers, weights, tickets, ackWaitMs }, state, options);
   }
 
-  /** Publishes weights and announces them to the workers. */
+  /** Stores weights on the server and announces them to the workers. */
   async publishWeights(version: number, bytes: Uint8Array): Promise<void> {
     const published = { version, digest: await this.weights.putVersion(version, bytes) };
     await this.#state.put(STATE.version, write('weights', published));
@@ -175,25 +177,25 @@ export class RoomHost {
     if (!this.connection.isClosed()) this.connection.publish(NOTICES, write('notice', notice));
   }
 
-  /** Offers a group to the workers, or offers it again with another prompt. */
+  /** Offers a group to the workers. If it was offered before, replaces its prompt. */
   offer(uid: string, prompt: string, copies: number): void {
     this.leases.offer(uid, prompt, copies);
     this.#handOut();
   }
 
-  /** Tells whether samples of the group are missing. */
+  /** Sets whether samples of the group are missing. */
   want(uid: string, isWanted: boolean): void {
     this.leases.want(uid, isWanted);
     if (isWanted) this.#handOut();
   }
 
-  /** Ends groups, and cancels those that a worker still generates. */
+  /** Removes groups, and tells the workers that are still generating them to stop. */
   withdraw(uids: readonly string[]): void {
     const aborted = uids.filter((uid) => this.leases.end(uid, this.now()));
     if (aborted.length > 0) this.notify({ aborted });
   }
 
-  /** Returns the counts of a worker, initially zero. */
+  /** Returns the counts of a worker; all are zero for a new worker. */
   countsOf(worker: string): WorkerCounts {
     let counts = this.workers.get(worker);
     if (!counts) {
@@ -206,7 +208,7 @@ export class RoomHost {
     return counts;
   }
 
-  /** Returns the number of workers that have not left, are not excluded and sent a recent sign of life. `except` is not counted. */
+  /** Returns the number of workers that have reported recently, have not left and are not excluded, except the worker `except`. */
   present(except?: string): number {
     return this.#present().filter((worker) => worker !== except).length;
   }
@@ -217,7 +219,7 @@ export class RoomHost {
     return [...this.workers].filter(([, counts]) => isPresent(counts)).map(([worker]) => worker);
   }
 
-  /** Excludes a worker: drops its samples from now on and tells it to leave. Its groups go to others. */
+  /** Excludes a worker: drops its further samples, tells it to leave, and gives its groups to others. */
   leaveOut(worker: string, why: string): void {
     const counts = this.countsOf(worker);
     if (counts.leftOut) return;
@@ -227,7 +229,7 @@ export class RoomHost {
     this.notify({ leftOut: [worker] });
   }
 
-  /** Announces the end of the run, so that workers leave. */
+  /** Tells all workers that the run has ended. */
   async end(): Promise<void> {
     if (this.connection.isClosed()) return;
     this.notify({ over: true });
@@ -249,7 +251,7 @@ export class RoomHost {
     message.respond(write('admission', refused === undefined ? {} : { refused }));
   }
 
-  /** Returns the reason why a worker cannot join; undefined if it can. */
+  /** Returns the reason why a worker may not join; undefined if it may. */
   #refusalOf(key: string): string | undefined {
     if (this.workers.get(key)?.leftOut === true) return 'This worker was excluded from the room.';
     const { maxWorkers = 64 } = this.#options;
@@ -279,7 +281,7 @@ export class RoomHost {
     const worker = workerOf(message.subject);
     try {
       read('take', await textSignedBy(worker, message.data));
-      // A worker that an earlier controller admitted is admitted here. A worker that is refused gets no answer.
+      // This also admits a worker that only an earlier controller of the run has admitted. An excluded worker gets no answer.
       if (this.#refusalOf(worker) !== undefined) return;
       const counts = this.countsOf(worker);
       if (counts.heardAt === LEFT) return; // sent before it left
@@ -292,7 +294,7 @@ export class RoomHost {
     }
   }
 
-  /** Gives groups to the workers that wait for one. */
+  /** Answers waiting requests with groups that are free, and requests that have waited too long without a group. */
   #handOut(): void {
     if (this.connection.isClosed()) return;
     const [now, present] = [this.now(), this.#present()];
@@ -304,14 +306,14 @@ export class RoomHost {
     });
   }
 
-  /** Gives the groups of a worker that left to others. */
+  /** Makes the groups of a worker available to others. */
   #release(worker: string): void {
     this.leases.leave(worker);
     this.#waiting = this.#waiting.filter((other) => other.worker !== worker);
     this.#handOut();
   }
 
-  /** Counts a message that cannot be read. */
+  /** Counts a refused message. Rethrows any other error. */
   #refuse(worker: string, error: unknown): void {
     if (!(error instanceof MessageError)) throw error;
     this.countsOf(worker).refused[error.refusal]++;

@@ -1,4 +1,4 @@
-/** Reads a worker's engine settings from the room: config, model, tokenizer, and the weights from which training started. */
+/** Reads from the room what a worker's engine needs: config, model sizes, tokenizer, and the weights at the start of the training. */
 
 import { InputError } from '../../errors.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
@@ -9,7 +9,7 @@ import type { LoraConfig } from '../../model/lora/config.ts';
 import { engineSizes } from '../../workers/engineSpec.ts';
 import type { OpenedRoom } from './joinRoom.ts';
 
-/** Model files as `webgrpo room` publishes them. */
+/** Content of the room's file "model", which `webgrpo room` stores. */
 interface RoomModel {
   config: ModelConfig;
   tokenizerJson: Record<string, unknown>;
@@ -17,11 +17,11 @@ interface RoomModel {
   lora?: LoraConfig;
 }
 
-/** Returns the room's config, validated like a file's. Throws InputError. */
+/** Returns the room's config, validated like a config file. Throws InputError. */
 export const configOfRoom = ({ config }: OpenedRoom, note: (text: string) => void = () => {}): TrainConfig =>
   parseTrainConfig(JSON.stringify(config), { source: "the room's config", overrides: [], note });
 
-/** Throws InputError if the room's task names files or programs of this machine. */
+/** Throws InputError if the room's task names files or programs that would be read or started on this worker's machine. */
 export function checkRoomTask(task: TrainConfig['task']): void {
   const refused = (['path', 'valPath', 'mcpServers'] as const).find((key) => {
     const value = task[key];
@@ -33,7 +33,7 @@ export function checkRoomTask(task: TrainConfig['task']): void {
     );
 }
 
-/** Returns model and sizes of an engine that only generates. */
+/** Returns the model and the sizes for an engine that only generates. */
 export async function roomSpec(room: OpenedRoom, config: TrainConfig) {
   const { lora, ...model } = JSON.parse(new TextDecoder().decode(await room.file('model'))) as RoomModel;
   const weights = readSafetensors(await room.file('base'), "the room's weights");

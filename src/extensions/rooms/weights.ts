@@ -1,15 +1,15 @@
-/** Weights of a room by version, in the object store of its server. The controller writes them; workers read them with read rights only. */
+/** Stores a room's weights by version, in the object store of its NATS server. Only the controller can write; workers can read. */
 
 import type { NatsConnection } from '@nats-io/nats-core';
 import type { ObjectStore } from '@nats-io/obj';
 import { WEIGHTS_BUCKET, weightsStream } from './names.ts';
 
-/** Bytes of one message of the store, below every server's default limit. */
+/** Size of a chunk in bytes: a message of the object store, smaller than the default limit of any server. */
 const CHUNK_BYTES = 512 * 1024;
-/** Number of chunks that a reader requests at the same time. */
+/** Number of chunks that are requested at the same time. */
 const ASKED_AT_ONCE = 8;
 
-/** Writes files and weight versions to the object store of a room. */
+/** Writes files and versions of the weights to the object store of a room. */
 export class WeightStore {
   readonly #store: ObjectStore;
   readonly #keep: number;
@@ -20,7 +20,10 @@ export class WeightStore {
     this.#keep = keep;
   }
 
-  /** @param keep number of versions to keep; a reader of an older one restarts with the newest */
+  /**
+   * Opens the object store, or creates it.
+   * @param keep number of versions to store; a worker that is reading an older one starts again with the newest
+   */
   static async open(connection: NatsConnection, keep = 2): Promise<WeightStore> {
     const { Objm } = await import('@nats-io/obj');
     const { StorageType } = await import('@nats-io/jetstream');
@@ -32,13 +35,13 @@ export class WeightStore {
     return opened;
   }
 
-  /** Stores a file and replaces an existing one of that name. Resolves to its SHA-256 as the store writes it. */
+  /** Stores a file, or replaces it. Resolves to the file's SHA-256 in the notation of NATS's object store. */
   async put(name: string, bytes: Uint8Array): Promise<string> {
     const { digest } = await this.#store.putBlob({ name, options: { max_chunk_size: CHUNK_BYTES } }, bytes);
     return digest;
   }
 
-  /** Stores a version of the weights. Deletes versions before the last `keep`. */
+  /** Stores a version of the weights, and deletes all but the newest `keep` versions. Resolves to the file's SHA-256. */
   async putVersion(version: number, bytes: Uint8Array): Promise<string> {
     const digest = await this.put(nameOf(version), bytes);
     if (!this.#versions.includes(version)) this.#versions.push(version);
@@ -48,7 +51,7 @@ export class WeightStore {
   }
 }
 
-/** Returns the object name of a weight version. */
+/** Returns the name of a weight version's file in the object store. */
 export const nameOf = (version: number): string => `v${version}`;
 
 interface Described {
@@ -60,9 +63,9 @@ interface Described {
 }
 
 /**
- * Reads an object of the store. Undefined if it is missing, was deleted, or has another digest than the requested one. Reads message by
- * message, because workers have no right to create a consumer, as NATS's own reader does. Throws RangeError if the bytes are not the
- * written ones.
+ * Reads a file of the object store. Undefined if it is missing, was deleted, or does not have the digest `wanted`. Reads the store's
+ * messages directly: NATS's own reader creates a consumer, which workers may not do. Throws RangeError if the bytes do not match the stored
+ * digest.
  */
 export async function readObject(
   connection: NatsConnection,

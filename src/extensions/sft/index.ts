@@ -1,6 +1,6 @@
 /**
- * Supervised training on demonstrations, which makes start models for GRPO. Used by `webgrpo sft`, by runs whose `model.path` is such a
- * config, on the command line and in the page, and by programs through the library.
+ * Supervised training on demonstrations, which makes start models for GRPO. Used by `webgrpo sft`, by GRPO runs whose `model.path` is the
+ * config of a supervised run (on the command line and in the page), and by programs through the library.
  */
 
 export { freshModelConfig, type SftExample, type SftOptions, trainSupervised } from './sft.ts';

@@ -1,6 +1,6 @@
 /**
- * Supervised training on demonstrations, which gives GRPO its warm start. The loss is the mean negative log-likelihood
- * per trained token.
+ * Supervised training on demonstrations, to make a start model for GRPO. The loss is the mean negative log-likelihood of the trained
+ * tokens.
  */
 
 import { NotFiniteError } from '../../errors.ts';
@@ -12,33 +12,33 @@ import type { Metrics } from '../../grpo/metrics.ts';
 import { lrFactor, warmupSteps } from '../../grpo/update/learningRate.ts';
 import type { SftConfig } from '../../grpo/config/sftSchema.ts';
 
-/** A trace to imitate: P prompt tokens, then T tokens, of which the mask selects the trained ones. */
+/** A demonstration to imitate: prompt tokens, then T response tokens. The mask selects the trained ones. */
 export interface SftExample {
-  /** Prompt tokens, which are never trained on. */
+  /** Prompt tokens; they are not trained on. */
   promptIds: Uint32Array;
-  /** [T] tokens after the prompt. */
+  /** [T] tokens after the prompt, including tool outputs. */
   responseIds: Uint32Array;
-  /** [T] 1 = trained on; tool outputs have 0. */
+  /** [T] 1 = the token is trained on; 0 for tool outputs. */
   mask: Uint8Array;
 }
 
 /** Options of `trainSupervised`. */
 export interface SftOptions {
-  /** Result of `resolveSftConfig`: batch, learning rate, number of steps. */
+  /** Result of `resolveSftConfig`, with batch size, learning rate and number of steps. */
   config: SftConfig;
-  /** The model, or the full engine if it also generates; its key/value cache is cleared at the end. */
+  /** The model to train, or a complete engine. The KV cache of a complete engine is cleared at the end. */
   engine: ModelEngine | { model: ModelEngine; rollout: Pick<RolloutEngine, 'resetCache'> };
-  /** Returns example `index` of an endless stream. */
+  /** Returns demonstration number `index`, for any index from 0. */
   example(index: number): SftExample | Promise<SftExample>;
-  /** Called after each step with its metrics; the next step awaits the returned promise. */
+  /** Called with the metrics of each step. The next step starts when the returned promise has resolved. */
   onStep?(metrics: Metrics): void | Promise<void>;
-  /** Called before each step; true ends the run. */
+  /** Called before each step; the training ends if it returns true. */
   shouldStop?(): boolean;
 }
 
 /**
- * Imitates `trainBatchSize` examples per step until totalTrainingSteps, or until `shouldStop` returns true. Throws
- * RangeError for a trace longer than data.maxLength.
+ * Trains on `trainBatchSize` demonstrations per step, for totalTrainingSteps or until `shouldStop` returns true. Throws RangeError for a
+ * demonstration longer than data.maxLength.
  */
 export async function trainSupervised({
   config,
@@ -80,8 +80,8 @@ export async function trainSupervised({
 }
 
 /**
- * Returns the config of a Llama with the sizes in `model` (resolveSftConfig fills in missing ones) and a tokenizer's
- * vocabulary; `initWeights` creates its weights. Throws InputError if the sizes do not fit each other.
+ * Returns the model config of a Llama with the sizes in `model` and the given vocabulary size. `initWeights` creates weights for it. Throws
+ * InputError if the sizes do not fit together.
  */
 export function freshModelConfig({ model }: Pick<SftConfig, 'model'>, vocabSize: number): ModelConfig {
   return parseModelConfig({
@@ -110,7 +110,7 @@ async function exampleBatch(example: SftOptions['example'], first: number, { dat
   return examples;
 }
 
-/** Runs forward and backward over a batch; every imitated token has the same weight. Returns the mean loss in nats. */
+/** Runs forward and backward passes over a batch. Every trained token has the same weight. Returns the mean loss in nats. */
 async function accumulate(engine: ModelEngine, examples: SftExample[], maxTokenLen: number) {
   const groups = examples.map(({ promptIds, responseIds, mask }) => ({
     prompt: promptIds,

@@ -1,7 +1,4 @@
-/**
- * Creates a start model for GRPO: fresh weights, then supervised training on a task's demonstrations, by the config of
- * a supervised run.
- */
+/** Creates a start model for GRPO from the config of a supervised run: new random weights, trained on a task's demonstrations. */
 
 import type { CheckpointWithTokenizer } from '../../model/checkpoint/checkpoint.ts';
 import { initWeights } from '../../model/params.ts';
@@ -15,19 +12,19 @@ import type { Task } from '../../tasks/task.ts';
 import type { SftConfig } from '../../grpo/config/sftSchema.ts';
 import { freshModelConfig, type SftExample } from './sft.ts';
 
-/** True if the task is GSM8K, which has its own traces and tokenizer. */
+/** True if the task is the shipped GSM8K, which has its own demonstrations and tokenizer. */
 export const isGsm8k = ({ name, module }: { name: string; module?: string | undefined }): boolean =>
   name === 'gsm8k' && module === undefined;
 
-/** Trains a tokenizer on the text of a task that generates its problems. */
+/** Trains a tokenizer on the text of a task whose problems are generated. */
 export async function generatedTokenizer({ model, task }: SftConfig, opened: Task): Promise<TokenizerFiles> {
   return isGsm8k(task) ? buildGsm8kTokenizer(model.vocabSize) : taskTokenizer(opened, model.vocabSize);
 }
 
-/** A tokenizer without a model; `sourceFiles` are the tokenizer's files. */
+/** The files of a tokenizer, without a model. */
 export type TokenizerOnly = Omit<CheckpointWithTokenizer, 'config' | 'weights'>;
 
-/** Creates fresh weights of the config's sizes, with a tokenizer. */
+/** Creates a model with new random weights of the config's sizes, and the given tokenizer. */
 export function freshModel(config: SftConfig, tokenizer: TokenizerOnly): CheckpointWithTokenizer {
   const { vocabSize } = new ChatTokenizer(tokenizer.tokenizerJson, tokenizer.tokenizerConfigJson);
   const model = freshModelConfig(config, vocabSize);
@@ -35,7 +32,8 @@ export function freshModel(config: SftConfig, tokenizer: TokenizerOnly): Checkpo
 }
 
 /**
- * Returns demonstration `index` of an endless stream: the task's problem of that number, with demonstrated mistakes.
+ * Returns a function of a demonstration's number, for any number from 0: it takes the task's problem of this number and demonstrates its
+ * solution, with mistakes at the config's rates.
  */
 export function exampleStream(
   { task, seed, data }: SftConfig,

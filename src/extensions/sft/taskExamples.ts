@@ -1,4 +1,4 @@
-/** The supervised warm start of any task. Trains a tokenizer on its text, and converts its demonstrations to tokens. */
+/** Supervised training for any task with demonstrations: trains a tokenizer on its text, and converts demonstrations to tokens. */
 
 import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
@@ -10,10 +10,10 @@ import type { Problem, Task } from '../../tasks/task.ts';
 
 const TOKENIZER_PROBLEMS = 1000;
 
-/** Longest uninterrupted work in milliseconds, so that a page stays responsive. */
+/** Milliseconds after which a long loop yields to the event loop, so that a page stays responsive. */
 const BUSY_MS = 10;
 
-/** Trains a tokenizer on the first training problems and their correct demonstrations. */
+/** Trains a tokenizer on the first training problems and on their demonstrations without mistakes. */
 export async function taskTokenizer(task: Task, vocabSize: number): Promise<TokenizerFiles> {
   const rng = keyedRng('tokenizer');
   const texts: string[][] = [];
@@ -29,7 +29,7 @@ export async function taskTokenizer(task: Task, vocabSize: number): Promise<Toke
   return tokenizerInPieces(['system\n', 'user\n', 'assistant\n', ...texts.flat()], vocabSize, wordShare);
 }
 
-/** Returns demonstration `index` of an endless stream. Throws InputError if the task has no demonstrations. */
+/** Returns demonstration number `index` as tokens. Throws InputError if the task has no demonstrations. */
 export async function exampleOf(
   task: Task,
   tokenizer: ChatTokenizer,

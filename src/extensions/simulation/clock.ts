@@ -1,13 +1,16 @@
-/** A discrete-event clock: processes are generators that yield what they wait for, and time jumps from one event to the next. */
+/**
+ * The clock of a discrete-event simulation. Processes are generators that yield what they wait for, and time jumps from one event to the
+ * next.
+ */
 
 import { Heap } from './heap.ts';
 
-/** An event; a process that yields one continues after it has happened. */
+/** An event that happens once. A process that yields a signal continues when the signal happens. */
 export class Signal {
   happened = false;
   #waiting: (() => void)[] = [];
 
-  /** Calls `then` when the event has happened, or immediately if it already has. */
+  /** Calls `then` when the event happens, or immediately if it has already happened. */
   whenHappened(then: () => void): void {
     if (this.happened) then();
     else this.#waiting.push(then);
@@ -20,7 +23,7 @@ export class Signal {
   }
 }
 
-/** Returns a signal that happens once all `signals` have happened. */
+/** Returns a signal that happens when all `signals` have happened. */
 export function all(signals: readonly Signal[]): Signal {
   const every = new Signal();
   let left = signals.length;
@@ -29,19 +32,19 @@ export function all(signals: readonly Signal[]): Signal {
   return every;
 }
 
-/** A process of the simulation: yields seconds to let pass, or a signal to wait for. */
+/** A simulated process: it yields a number of seconds to wait, or a signal to wait for. */
 export type Process = Generator<number | Signal, void, void>;
 
 interface Timer {
   at: number;
-  /** Creation order; timers due at the same time fire in this order. */
+  /** Number in the order of creation; timers that are due at the same time fire in this order. */
   order: number;
   run: () => void;
 }
 
-/** A simulated clock that runs processes and timers in order of time. */
+/** A simulated clock that runs processes and timers in the order of their times. */
 export class Clock {
-  /** Seconds since the simulation began. */
+  /** Simulated seconds since the start. */
   now = 0;
   readonly #timers = new Heap<Timer>((a, b) => a.at < b.at || (a.at === b.at && a.order < b.order));
   #set = 0;
@@ -51,7 +54,7 @@ export class Clock {
     this.#timers.add({ at: this.now + Math.max(0, seconds), order: this.#set++, run });
   }
 
-  /** Starts a process. Returns a signal that happens at its end. */
+  /** Starts a process. Returns a signal that happens when the process ends. */
   start(process: Process): Signal {
     const ended = new Signal();
     const next = (): void => {
@@ -64,7 +67,7 @@ export class Clock {
     return ended;
   }
 
-  /** Advances time until `end` has happened. Throws if no event is left that could cause it. */
+  /** Runs timers until `end` has happened. Throws if no timer is left but `end` has not happened. */
   runUntil(end: Signal): void {
     while (!end.happened) {
       const timer = this.#timers.take();

@@ -1,6 +1,6 @@
 /**
- * `webgrpo simulate` and the benchmark of its predictions use it. It computes how long a recorded run would take with another pipeline, on
- * other devices or in a room.
+ * Computes how long a recorded run would take with another pipeline, on other devices or in a room. Used by `webgrpo simulate` and by the
+ * benchmark that compares its predictions with measurements.
  */
 
 export { runWorkload } from './runWorkload.ts';

@@ -1,6 +1,6 @@
 /**
- * A decoding device, modelled as a fluid. All its sequences gain tokens at one rate, which falls with their number. Only the ends
- * of turns are events, so the cost does not depend on the number of tokens.
+ * A simulated device that decodes. All its sequences gain tokens at the same rate, which falls with the number of sequences (a fluid
+ * model). Events are only the ends of turns, so the cost of the simulation does not depend on the number of tokens.
  */
 
 import { type Clock, Signal } from './clock.ts';
@@ -9,37 +9,37 @@ import type { DecodeCost, SampleWork } from './workload.ts';
 
 interface Turn {
   tokens: number;
-  /** Tally of the device at which the turn ends; Infinity while the turn waits for a slot. */
+  /** Value of the device's `#tally` at which the turn ends; Infinity while the turn waits for a slot. */
   endsAt: number;
   ended: Signal;
 }
 
 /** A sample in flight. */
 interface SampleState {
-  /** Tokens of the sample's context at the end of its last turn. */
+  /** Number of tokens in the sample's context at the end of its last turn. */
   tokens: number;
-  /** Current turn of the sample; undefined while its tools run. */
+  /** The turn that is being decoded; undefined while tools run. */
   turn?: Turn | undefined;
-  /** Share of the sample's cache that was dropped since its last turn. */
+  /** Share of the sample's KV cache that was dropped since its last turn and must be recomputed. */
   forgotten: number;
 }
 
-/** Simulates one device that decodes up to `maxNumSeqs` sequences at the same time. */
+/** A simulated device that decodes up to `maxNumSeqs` sequences at the same time. */
 export class RolloutDevice {
-  /** Seconds in which the device held a sequence. */
+  /** Seconds in which the device had at least one sequence to decode. */
   busySeconds = 0;
   readonly #clock: Clock;
   readonly #cost: DecodeCost;
   readonly #maxNumSeqs: number;
   readonly #live = new Heap<Turn>((a, b) => a.endsAt < b.endsAt);
   readonly #queue: Turn[] = [];
-  /** Tokens that a sequence decoded from the start would have by now. */
+  /** Number of tokens that a sequence would have by now if it had been decoded since the start of the simulation. */
   #tally = 0;
   #since = 0;
   #isHeld = false;
-  /** Seconds of prefill to compute before the next token is sampled. */
+  /** Seconds of prefill that must pass before the next token is sampled. */
   #owed = 0;
-  /** Number of the current plan; timers of earlier plans are ignored. */
+  /** Number of the last scheduled end of a turn; timers that were set for earlier ones are ignored. */
   #plan = 0;
   readonly #samples = new Set<SampleState>();
   #waiting: Signal[] = [];
@@ -48,7 +48,10 @@ export class RolloutDevice {
     [this.#clock, this.#cost, this.#maxNumSeqs] = [clock, cost, maxNumSeqs];
   }
 
-  /** Runs all turns of a sample, with its tools between them. @param promptTokens its share of the prompt of its group */
+  /**
+   * Runs all turns of a sample, and its tools between them.
+   * @param promptTokens the sample's share of the tokens of the group's prompt, which is prefilled once per group
+   */
   *run(sample: SampleWork, promptTokens = 0): Generator<number | Signal, void, void> {
     const state: SampleState = { tokens: promptTokens, forgotten: 0 };
     this.#samples.add(state);
@@ -67,12 +70,12 @@ export class RolloutDevice {
     this.#samples.delete(state);
   }
 
-  /** Number of samples on the device or waiting for it, by which new ones are assigned. */
+  /** Number of samples that are on the device or wait for it. New samples are assigned to the device with the fewest. */
   get load(): number {
     return this.#samples.size;
   }
 
-  /** Returns a signal that happens once nothing is left to decode. */
+  /** Returns a signal that happens when the device has nothing left to decode. */
   idle(): Signal {
     const idle = new Signal();
     if (this.#live.size === 0) idle.happen();
@@ -80,14 +83,14 @@ export class RolloutDevice {
     return idle;
   }
 
-  /** True while the device is paused: it trains, or receives new weights. */
+  /** True pauses decoding, while the device trains or receives new weights. */
   set isHeld(isHeld: boolean) {
     this.#change(() => (this.#isHeld = isHeld));
   }
 
   /**
-   * Drops caches after new weights arrived, as many as there are slots for. Samples that decode recompute their context
-   * immediately, others with their next turn.
+   * Drops the KV caches after new weights have arrived. At most as many samples as there are slots have a cache. A sample that is being
+   * decoded recomputes its context immediately, any other one at its next turn.
    */
   forgetCaches(): void {
     const held = Math.min(1, this.#maxNumSeqs / Math.max(1, this.load));
@@ -98,7 +101,7 @@ export class RolloutDevice {
     });
   }
 
-  /** Applies a change at the current time, then schedules the next end of a turn. */
+  /** Applies a change at the current time, fills free slots, and schedules the next end of a turn. */
   #change(make: () => void): void {
     this.#advance();
     make();
@@ -140,7 +143,7 @@ export class RolloutDevice {
     return Math.max(0, tokens - (endsAt - this.#tally));
   }
 
-  /** Returns the seconds to compute `tokens` tokens of context. */
+  /** Returns the seconds for the prefill of `tokens` tokens. */
   #computing(tokens: number): number {
     return tokens * (this.#cost.perContextToken ?? this.#cost.perRow);
   }

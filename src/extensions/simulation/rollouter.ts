@@ -1,6 +1,6 @@
 /**
- * A simulated rollouter, with the rules of src/grpo/pipeline/asyncGroups.ts. It starts groups as far ahead of the trainer as the
- * pipeline allows, assigns them to devices, and holds the finished ones.
+ * A simulated rollouter, with the rules of src/grpo/pipeline/asyncGroups.ts. It starts groups as far ahead of the trainer as the pipeline
+ * allows, assigns them to devices, and keeps the finished ones until the trainer takes them.
  */
 
 import type { Schedule } from '../../grpo/pipeline/settings.ts';
@@ -8,32 +8,32 @@ import { all, type Clock, type Process, Signal } from './clock.ts';
 import type { RolloutDevice } from './rolloutDevice.ts';
 import type { SampleWork, Workload } from './workload.ts';
 
-/** Machines that generate for another one, each with a limit on concurrent groups. */
+/** A room: its workers generate for the trainer, and each can have a limited number of groups. */
 export interface Room {
   groupsAtOnce: number;
-  /** True if the training machine repeats the tools of every sample and checks its tokens by a forward pass. */
+  /** True if the trainer verifies samples: it repeats the tools of every sample and checks the tokens by a forward pass. */
   verifies: boolean;
 }
 
-/** Samples of one prompt. */
+/** A group: the samples of one prompt. */
 export interface Group {
   samples: readonly SampleWork[];
-  /** Seconds to train on the group's samples, on one device. */
+  /** Seconds to train on the group's samples with one device. */
   trainSeconds: number;
-  /** Version of the weights with which the group started. */
+  /** Version of the weights when the group started. */
   version: number;
 }
 
-/** Share of the forward pass in training: the backward pass costs twice as much. */
+/** Share of the forward pass in the training time. The backward pass takes about twice as long. */
 const FORWARD_SHARE = 1 / 3;
 
-/** Simulates the source of groups for the trainer. */
+/** Simulates the rollout side of a run, from which the trainer takes groups. */
 export class Rollouter {
-  /** Groups dropped as too old. */
+  /** Number of groups that were dropped because they were too old. */
   dropped = 0;
-  /** Number of syncs so far. */
+  /** Number of weight syncs so far. */
   version = 0;
-  /** Seconds in which a group was in flight. */
+  /** Seconds in which at least one group was in flight. */
   #busySeconds = 0;
   #busySince = 0;
   #underWay = 0;
@@ -43,19 +43,19 @@ export class Rollouter {
   readonly #settings: Schedule;
   readonly #room: Room | undefined;
   readonly #stream: Iterator<Omit<Group, 'version'>, never>;
-  /** Number of groups on which the run trains. */
+  /** Number of groups that the whole run trains on. */
   readonly #total: number;
   #begun = 0;
   #begunSinceSync = 0;
-  /** Groups that were started and not taken yet, in the order of their start. */
+  /** Groups that were started and not yet taken by the trainer, in the order of their start. */
   readonly #groups = new Set<Group>();
-  /** Finished groups of `#groups`, in the order in which they finished. */
+  /** Groups in `#groups` that are finished, in the order in which they finished. */
   readonly #done: Group[] = [];
   #ended = new Signal();
-  /** Groups that wait for a worker of the room; `#held` counts those of each worker. */
+  /** Groups that wait for a worker of the room. `#held` has the number of groups that each worker is generating. */
   readonly #queue: { group: Group; ended: Signal }[] = [];
   readonly #held = new Map<RolloutDevice, number>();
-  /** Time at which the last requested check of a sample ends. */
+  /** Time at which the trainer has finished all verifications that were requested so far. */
   #checkedAt = 0;
 
   constructor(
@@ -73,7 +73,7 @@ export class Rollouter {
     this.#stream = groupsOf(work);
   }
 
-  /** Waits for the next group to train on. */
+  /** Waits for the next group to train on, and returns it. */
   *take(): Generator<number | Signal, Group, void> {
     for (;;) {
       this.#begin();
@@ -96,19 +96,21 @@ export class Rollouter {
     while (this.#underWay > 0) yield this.#ended;
   }
 
-  /** Called after a sync: groups that were generated ahead or are in flight count against the new limit. */
+  /**
+   * Called after a weight sync. Groups that are finished or in flight count towards the number that may be started before the next sync.
+   */
   synced(): void {
     this.version++;
     this.#begunSinceSync = this.#groups.size;
     for (const device of this.#devices) device.forgetCaches();
   }
 
-  /** Seconds until now in which a group was in flight. */
+  /** Seconds, up to the current time, in which at least one group was in flight. */
   get busySeconds(): number {
     return this.#busySeconds + (this.#underWay > 0 ? this.#clock.now - this.#busySince : 0);
   }
 
-  /** Starts as many groups as can be generated before the next sync, but no more than the run trains on. */
+  /** Starts as many groups as the pipeline allows before the next sync, but no more than the run trains on. */
   #begin(): void {
     while (this.#begunSinceSync < this.#settings.maxGroups && this.#begun < this.#total + this.dropped) {
       const group: Group = { ...this.#stream.next().value, version: this.version };
@@ -148,7 +150,7 @@ export class Rollouter {
     if (this.#room.verifies) yield all(group.samples.map((sample) => this.#clock.start(this.#verify(sample, group))));
   }
 
-  /** Assigns groups to workers with free slots. */
+  /** Assigns waiting groups to workers that are below their limit. */
   #assign(room: Room): void {
     const held = (worker: RolloutDevice) => this.#held.get(worker) ?? 0;
     while (this.#queue.length > 0) {
@@ -168,7 +170,9 @@ export class Rollouter {
     return this.#clock.start(device.run(sample, this.#promptTokens / samples.length));
   }
 
-  /** Repeats the tools, one after the other, then checks the tokens; only one check runs at a time. */
+  /**
+   * Simulates the verification of a sample: its tools run one after the other, then the trainer checks the tokens, one sample at a time.
+   */
   *#verify({ turns }: SampleWork, { samples, trainSeconds }: Group): Process {
     yield turns.reduce((sum, { toolSeconds }) => sum + toolSeconds, 0);
     this.#checkedAt = Math.max(this.#checkedAt, this.#clock.now) + (FORWARD_SHARE * trainSeconds) / samples.length;
@@ -176,7 +180,7 @@ export class Rollouter {
   }
 }
 
-/** Yields the groups of a run's steps in an endless cycle; each is a separate copy. */
+/** Yields the groups of the recorded steps, from the first step again after the last. Each group is a separate copy. */
 function* groupsOf({ steps, trainSeconds }: Workload): Generator<Omit<Group, 'version'>, never> {
   for (let step = 0; ; step++) {
     const groups = new Map<number, SampleWork[]>();

@@ -1,19 +1,19 @@
-/** Derives the work of a profiled run: tokens and waits of its samples, and the cost of a device pass. */
+/** Derives the input of a simulation from a profiled run: tokens and tool times of its samples, and the cost of a decoding pass. */
 
 import { InputError } from '../../errors.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import type { EventSpan, SampleProfile, StepProfile } from '../../runs/profileLog.ts';
 import type { DecodeCost, SampleWork, Workload } from './workload.ts';
 
-/** Kinds of event during which a sample is in the passes of the device. */
+/** Kinds of profile events in which a sample is part of a pass on the device. */
 const IN_PASSES = ['prefill', 'decode', 'sample'];
 
 /** Metrics whose sum is the training time of a step. */
 const TRAINING = ['timing_s/old_log_prob', 'timing_s/ref', 'timing_s/update_actor'];
 
 /**
- * Returns the work of the steps that have a profile. Tokens per turn are not logged, so a sample's tokens are split in proportion
- * to the time of its turns. Throws InputError if no step has both profile and metrics.
+ * Returns the workload of the steps that have a profile. The profile does not have the number of tokens per turn, so the tokens of a sample
+ * are distributed over its turns in proportion to their times. Throws InputError if no step has both a profile and metrics.
  */
 export function runWorkload(profiles: readonly StepProfile[], history: readonly Metrics[]): Workload {
   const byStep = new Map(history.map((metrics) => [metrics['training/global_step'], metrics]));
@@ -25,7 +25,7 @@ export function runWorkload(profiles: readonly StepProfile[], history: readonly 
     throw new InputError(
       'No step of the run has both a profile and metrics. Train with trainer.profile on (the default).',
     );
-  // Programs compile in the first step, so costs are read from the others.
+  // The first step includes the compilation of kernels, so times are taken from the other steps.
   const warm = known.length > 1 ? known.slice(1) : known;
   const mean = (of: (metrics: Metrics) => number) =>
     warm.reduce((sum, { metrics }) => sum + of(metrics), 0) / warm.length;
@@ -39,7 +39,7 @@ export function runWorkload(profiles: readonly StepProfile[], history: readonly 
   };
 }
 
-/** Returns the events in passes of the device; engines that do not separate them report 'generate' instead. */
+/** Returns the events in which the sample was part of a pass. Engines that do not report single passes have only 'generate' events. */
 function passesOf({ events }: SampleProfile): EventSpan[] {
   const parts = events.filter(([kind]) => IN_PASSES.includes(kind));
   return parts.length > 0 ? parts : events.filter(([kind]) => kind === 'generate');
@@ -58,21 +58,24 @@ function workOf(sample: SampleProfile): SampleWork {
   return { group: Number(sample.id.split('.')[0]), turns };
 }
 
-/** Returns the milliseconds from the first start to the last end, because tools of one turn overlap. */
+/**
+ * Returns the milliseconds from the first start to the last end of the events. They are not added up, because tools of one turn overlap.
+ */
 const lengthOf = (events: readonly EventSpan[]): number =>
   events.length === 0
     ? 0
     : Math.max(...events.map(([, , , end]) => end)) - Math.min(...events.map(([, , start]) => start));
 
-/** Seconds of a sample in passes, by the number of sequences in them. */
+/** Number of tokens of a sample, and its seconds in passes, by the number of sequences in a pass. */
 interface Decoded {
   tokens: number;
   seconds: Map<number, number>;
 }
 
 /**
- * Fits the decode cost: among L sequences, a sequence gains a token in perPass + perRow x L seconds. For each ratio of the two, a
- * sample's time equals a number of passes of a sequence alone. The chosen ratio makes these most nearly proportional to its tokens.
+ * Fits the cost of decoding: in a pass with L sequences, each gains one token in perPass + perRow x L seconds. For each candidate of the
+ * ratio perRow / perPass, the time of a sample is converted to the time of a sequence alone. The ratio is chosen at which these times are
+ * most nearly proportional to the samples' numbers of tokens.
  */
 function decodeCost(steps: readonly StepProfile[]): DecodeCost {
   const samples = steps.flatMap(decodedSamples);
@@ -80,7 +83,7 @@ function decodeCost(steps: readonly StepProfile[]): DecodeCost {
   return fits.reduce((best, fit) => (fit.error < best.error ? fit : best));
 }
 
-/** Candidates of perRow / perPass: 0, then from a thousandth to a thousand. */
+/** Candidates for perRow / perPass: 0, and values from 0.001 to 1000. */
 const RATIOS = [0, ...Array.from({ length: 601 }, (_, i) => 10 ** (i / 100 - 3))];
 
 function fitOf(samples: readonly Decoded[], ratio: number): DecodeCost & { error: number } {
@@ -91,7 +94,7 @@ function fitOf(samples: readonly Decoded[], ratio: number): DecodeCost & { error
     [xx, xt, tt] = [xx + alone * alone, xt + alone * tokens, tt + tokens * tokens];
   }
   const perPass = tt > 0 ? xt / tt : 0;
-  // The angle between times and tokens, because residuals of small times are small for any ratio.
+  // The error is the angle between the vectors of times and of tokens. Residuals would favour ratios that make all times small.
   return { perPass, perRow: ratio * perPass, error: 1 - (xt * xt) / (xx * tt) };
 }
 

@@ -1,4 +1,4 @@
-/** Converts a config to setups on other devices, to be simulated. */
+/** Converts a config to the setup of a simulation on other devices. */
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { pipelineOf } from '../../grpo/pipeline/settings.ts';
@@ -7,7 +7,7 @@ import type { Setup } from './simulate.ts';
 
 type Where = Pick<Setup, 'devices' | 'rolloutDevices' | 'steps'>;
 
-/** Returns the setup of a config on devices of one machine. */
+/** Returns the setup of a config on several devices of one machine. */
 export const setupOf = (config: TrainConfig, where: Where): Setup => ({
   ...where,
   pipeline: pipelineOf(config),
@@ -15,7 +15,7 @@ export const setupOf = (config: TrainConfig, where: Where): Setup => ({
   miniBatches: Math.max(1, Math.round(config.data.trainBatchSize / config.actor.ppoMiniBatchSize)),
 });
 
-/** Returns the setup of a config in a room, next to the machine that trains. */
+/** Returns the setup of a config in a room: one device that trains, and workers that generate. */
 export const roomSetupOf = (
   config: TrainConfig,
   { workers, steps, verifies }: { workers: number; steps: number; verifies: boolean },

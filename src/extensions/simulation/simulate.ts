@@ -1,6 +1,6 @@
 /**
- * Simulates a run's work on other devices: a discrete-event model of rollout, queue and trainer. The rules are those of our
- * pipelines (src/grpo/pipeline), which follow verl (docs/advance/one_step_off.md and fully_async.md).
+ * Simulates a recorded run on other devices by a discrete-event model of rollout, queue and trainer. Its rules are those of our pipelines
+ * (src/grpo/pipeline), which follow verl (docs/advance/one_step_off.md and fully_async.md).
  */
 
 import type { Schedule } from '../../grpo/pipeline/settings.ts';
@@ -11,42 +11,42 @@ import type { Workload } from './workload.ts';
 
 /** Pipeline and devices to simulate. */
 export interface Setup {
-  /** Groups per step, how far ahead they start, and when rollout receives the weights. */
+  /** Pipeline: groups per step, how far ahead groups start, and when rollout receives new weights. */
   pipeline: Schedule;
   devices: number;
-  /** Number of devices that only decode, while the others only train; 0 = every device does both. */
+  /** Number of devices that only generate, while the others only train; 0 = every device does both. */
   rolloutDevices: number;
-  /** Sequences that a device decodes concurrently. */
+  /** Number of sequences that a device decodes at the same time. */
   maxNumSeqs: number;
   steps: number;
-  /** Mini-batches of an update. */
+  /** Number of mini-batches per training step. */
   miniBatches: number;
-  /** Room whose workers are the decoding devices. */
+  /** The room whose workers are the devices that generate; undefined = no room. */
   room?: Room;
 }
 
 export interface SimulatedStep {
   seconds: number;
-  /** Shares of the step in which the trainer or the rollouter waited. verl's `trainer/idle_ratio`, `rollouter/idle_ratio`. */
+  /** Shares of the step in which the trainer and the rollouter waited, as verl's `trainer/idle_ratio` and `rollouter/idle_ratio`. */
   idleShare: { trainer: number; rollouter: number };
 }
 
 /** Result of a simulation. */
 export interface Simulated {
-  /** Seconds of the full simulation. */
+  /** Simulated seconds of all steps together. */
   seconds: number;
-  /** Mean seconds of a step. */
+  /** Mean of the simulated seconds per step. */
   stepSeconds: number;
-  /** Share of the time in which a device of this kind was idle. */
+  /** Share of the time in which the devices that generate, and those that train, were idle. */
   idleShare: { rollout: number; trainer: number };
-  /** Number of trained groups by the number of syncs since they started: [0] = no sync. */
+  /** Number of trained groups by their staleness: entry i counts groups that started i weight syncs before they were trained on. */
   staleness: number[];
-  /** Groups dropped as too old. */
+  /** Number of groups that were dropped because they were too old. */
   dropped: number;
   steps: SimulatedStep[];
 }
 
-/** Simulates a setup. Throws RangeError if it is impossible. */
+/** Simulates a setup. Throws RangeError if the setup is impossible. */
 export function simulate(work: Workload, setup: Setup): Simulated {
   const { devices, rolloutDevices, room } = setup;
   if (!(devices >= 1) || rolloutDevices < 0 || (rolloutDevices > 0 && rolloutDevices >= devices))
@@ -65,7 +65,7 @@ class Simulation {
   readonly #trainers: number;
   readonly #isShared: boolean;
   #trainedSeconds = 0;
-  /** Seconds of the previous mini-batch. */
+  /** Simulated seconds of the previous mini-batch. */
   #lastSeconds = 0;
   readonly #staleness: number[] = [];
   readonly #steps: SimulatedStep[] = [];
@@ -132,7 +132,7 @@ class Simulation {
     }
   }
 
-  /** Yields the device to rollout, like src/grpo/pipeline/givingWay.ts. */
+  /** Waits until decoding is idle, but at most as long as the previous mini-batch took, like src/grpo/pipeline/givingWay.ts. */
   *#giveWay(): Process {
     const idle = all(this.#devices.map((device) => device.idle()));
     this.#clock.after(this.#lastSeconds, () => idle.happen());

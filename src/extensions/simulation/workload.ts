@@ -1,29 +1,29 @@
-/** Input of a simulation: the samples of a run's steps and the cost of their parts. */
+/** The input of a simulation: the samples of a run's steps, and how long their parts take. */
 
-/** Seconds of a decoding pass: a fixed part, and a part per sequence in it. */
+/** Seconds of a decoding pass: perPass, plus perRow for each sequence in the pass. */
 export interface DecodeCost {
   perPass: number;
   perRow: number;
-  /** Seconds per token of a context that is recomputed. Default: perRow. */
+  /** Seconds per context token for prefill after a lost KV cache. Default: perRow. */
   perContextToken?: number;
 }
 
-/** One sample: per turn, its tokens and the seconds of the tools after it. */
+/** One sample: for each turn its number of tokens, and the seconds of the tool calls after it. */
 export interface SampleWork {
-  /** Index of the prompt; samples of one prompt are trained together. */
+  /** Index of the sample's prompt. Samples of one prompt form a group. */
   group: number;
   turns: { tokens: number; toolSeconds: number }[];
 }
 
-/** Work of a run, as measured, to be simulated on other devices. */
+/** The measured work of a run, for a simulation on other devices. */
 export interface Workload {
-  /** Samples by step, in the order of their prompts; a longer simulation starts again with the first step. */
+  /** Samples of each step, in the order of their prompts. A simulation with more steps starts again with the first one. */
   steps: SampleWork[][];
   decode: DecodeCost;
-  /** Seconds to train on the samples of a step (log-probs, backward, optimizer), on one device. */
+  /** For each step, the seconds to train on its samples with one device (log-probs, backward pass, optimizer). */
   trainSeconds: number[];
-  /** Seconds in which rollout is paused for new weights. */
+  /** Seconds for which rollout is paused at a weight sync. */
   syncSeconds: number;
-  /** Tokens of a prompt, which are prefilled once per group. */
+  /** Mean number of tokens of a prompt, which is prefilled once per group. */
   promptTokens: number;
 }

@@ -1,9 +1,9 @@
 /**
- * Runs tfjs-webgpu on our GPUDevice. The library is loaded on first use. tfjs has one global engine, so only one device per process can use
- * it at a time.
+ * Runs the WebGPU backend of tfjs on our GPUDevice. The library is loaded when it is first needed. tfjs has one global engine, so only one
+ * device per process can use it at a time.
  *
- * tfjs and `Gpu` record into separate encoders, so order between them exists only at a submit. Flush ours before tfjs uses a shared buffer,
- * and `submit` tfjs's before we use it.
+ * tfjs and `Gpu` record GPU commands into separate encoders, so commands of one run before those of the other only after a submit. Flush
+ * `Gpu` before tfjs uses a shared buffer, and call `submit` before `Gpu` uses a buffer of tfjs.
  */
 
 import type * as Tfjs from '@tensorflow/tfjs';
@@ -15,7 +15,7 @@ export type Tf = typeof Tfjs;
 
 let holder: { gpu: Gpu; runtime: Promise<TfjsRuntime> } | undefined;
 
-/** Loads tfjs and moves its WebGPU backend to the device of `gpu`. Throws while another device uses tfjs. */
+/** Loads tfjs and creates its WebGPU backend on the device of `gpu`. Throws if another device already uses tfjs. */
 export function loadTfjs(gpu: Gpu): Promise<TfjsRuntime> {
   if (holder && holder.gpu !== gpu)
     throw new Error(
@@ -27,11 +27,11 @@ export function loadTfjs(gpu: Gpu): Promise<TfjsRuntime> {
 
 async function start(gpu: Gpu): Promise<TfjsRuntime> {
   const [tf, { WebGPUBackend }] = await importPackages();
-  // Importing the package registers a backend that would request its own device.
+  // The import has registered a backend that would request its own device. Remove it.
   if (tf.findBackendFactory('webgpu')) tf.removeBackend('webgpu');
-  // By default, small tensors are computed on the CPU, which then needs a synchronous read-back.
+  // By default tfjs computes small tensors on the CPU, for which it must read them back synchronously.
   tf.env().set('WEBGPU_CPU_FORWARD', false);
-  // The only matrix product without atomics: the same input returns the same bits.
+  // Selects the only matmul program without atomics, so that the same input always gives the same bits.
   tf.env().set('WEBGPU_MATMUL_PROGRAM_TYPE', 3);
   const backend = new WebGPUBackend(gpu.device, gpu.device.adapterInfo);
   tf.registerBackend('webgpu', () => backend);
@@ -39,7 +39,7 @@ async function start(gpu: Gpu): Promise<TfjsRuntime> {
   return new TfjsRuntime(tf, backend);
 }
 
-/** Throws InputError if the packages are not installed. */
+/** Imports the tfjs packages. Throws InputError if they are not installed. */
 async function importPackages() {
   try {
     const packages = [await import('@tensorflow/tfjs'), await import('@tensorflow/tfjs-backend-webgpu')] as const;
@@ -54,12 +54,12 @@ async function importPackages() {
   }
 }
 
-/** Returns the exports of a module. Node loads CommonJS modules, and can put all names into `default`. */
+/** Returns the exports of an imported package. In Node the packages are CommonJS, whose exports can all be inside `default`. */
 function unwrap<T extends object>(module: T): T {
   return 'default' in module ? (module.default as T) : module;
 }
 
-/** tfjs on one device, with access to the GPU buffers of its tensors. */
+/** tfjs on one GPU device, with access to the GPU buffers of its tensors. */
 export class TfjsRuntime {
   readonly tf: Tf;
   readonly #backend: WebGPUBackend;
@@ -69,20 +69,23 @@ export class TfjsRuntime {
     this.#backend = backend;
   }
 
-  /** Returns a float32 tensor on the buffer of a view, without a copy. tfjs supports no offset, so the view must start at 0. */
+  /**
+   * Returns a float32 tensor that uses the buffer of a view without a copy. The view must start at offset 0, because tfjs supports no
+   * other.
+   */
   share(view: View, shape: number[]): Tfjs.Tensor {
     if (view.offset !== 0) throw new RangeError(`tfjs cannot share "${view.buffer.label}" at offset ${view.offset}.`);
     return this.tf.tensor({ buffer: view.buffer, zeroCopy: true }, shape, 'float32');
   }
 
-  /** Submits the commands that tfjs recorded to the GPU. */
+  /** Submits the GPU commands that tfjs has recorded. */
   submit(): void {
     this.#backend.endComputePassEncoder();
     this.#backend.ensureCommandEncoderReady();
     this.#backend.submitQueue();
   }
 
-  /** Returns the buffer of a tensor. Copy from it after `submit` and before the tensor is disposed. Never bind it. */
+  /** Returns the GPU buffer of a tensor. Only copy from it, after `submit` and before the tensor is disposed; never bind it. */
   source(tensor: Tfjs.Tensor): View {
     this.#backend.uploadToGPU(tensor.dataId);
     const buffer = this.#backend.tensorMap.get(tensor.dataId).resource as GPUBuffer;
@@ -90,8 +93,8 @@ export class TfjsRuntime {
   }
 
   /**
-   * Destroys the buffers that tfjs keeps for reuse. tfjs reuses exact sizes only and never frees, so batches of many sizes would accumulate
-   * copies of all activations.
+   * Destroys the free buffers in tfjs's pool. tfjs reuses a buffer only for exactly the same size and never destroys one, so batches of
+   * many different sizes would fill the memory with activations.
    */
   trim(): void {
     const manager = this.#backend.bufferManager as unknown as BufferPool;
@@ -105,19 +108,19 @@ export class TfjsRuntime {
     }
   }
 
-  /** GPU bytes that tfjs holds, in use or kept for reuse. */
+  /** GPU memory that tfjs has allocated in bytes, including free buffers in its pool. */
   get bytes(): number {
     return this.#backend.memory().numBytesAllocatedInGPU;
   }
 
-  /** Frees all memory of tfjs. Another device can use tfjs afterwards. */
+  /** Frees all GPU memory of tfjs. Another device can then use tfjs. */
   destroy(): void {
     this.tf.removeBackend('webgpu');
     holder = undefined;
   }
 }
 
-/** Private members of tfjs's BufferManager (4.22). */
+/** Private fields of tfjs's BufferManager (version 4.22). */
 interface BufferPool {
   freeBuffers: Map<string, GPUBuffer[]>;
   numFreeBuffers: number;

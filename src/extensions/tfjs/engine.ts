@@ -1,6 +1,6 @@
 /**
- * The second ModelEngine, `engine: tfjs`. Its gradients are tfjs's autodiff, as a check of the hand-written ones. It reads the same weight
- * buffers as rollout and passes its gradients to the same optimizer, all on the GPU.
+ * The second ModelEngine (`engine: tfjs`), with gradients by automatic differentiation, as a check of the hand-written ones. The engine
+ * reads the same weight buffers as rollout and passes its gradients to the same optimizer, all on the GPU.
  */
 
 import type { Tensor } from '@tensorflow/tfjs';
@@ -28,13 +28,13 @@ import type { OptimizerSpec } from '../../model/optimizer/spec.ts';
 import { loadTfjs, type TfjsRuntime } from './backend.ts';
 import { type TfjsPass, tfjsForward } from './model.ts';
 
-/** d loss / d log-prob and d loss / d entropy of every entry, [E] each. */
+/** Derivatives of the loss with respect to the log-prob and the entropy of each of E tokens. */
 interface EntryGradients {
   dLogProbs: Float32Array;
   dEntropy?: Float32Array;
 }
 
-/** Computes a policy loss on the CPU. Passed in by the caller, because the losses are in a layer above this one. */
+/** Computes the gradients of a policy loss on the CPU. The caller passes it, because this module does not import the losses. */
 export type PolicyGradient = (
   spec: PolicyLossSpec,
   inputs: PolicyLossInputs,
@@ -43,17 +43,21 @@ export type PolicyGradient = (
 ) => EntryGradients;
 
 export interface TfjsEngineOptions {
-  /** Required for losses of kind 'policy', which this engine computes between two forward passes. */
+  /** Required for losses of kind 'policy'. The engine calls it between two forward passes. */
   policyGradient?: PolicyGradient;
-  /** Maximum number of bytes of logits at a time. If the head rows need more, they are computed twice, in chunks. */
+  /**
+   * Maximum number of bytes of logits that are stored at a time. A larger batch is computed in chunks, whose logits are computed again in
+   * the backward pass.
+   */
   logitsBytes?: number;
   /** Default: AdamW. */
   optimizer?: OptimizerSpec | undefined;
 }
 
 /**
- * Loads tfjs and creates the engine on the device of `gpu`.
- * @param maxTokenLen maximum number of rows in a batch. Throws InputError if their attention scores would not fit a binding.
+ * Loads tfjs and creates the engine on the device of `gpu`. Throws InputError if attention scores for `maxTokenLen` rows do not fit into a
+ * buffer binding.
+ * @param maxTokenLen maximum number of rows in a batch
  */
 export async function createTfjsEngine(
   gpu: Gpu,
@@ -65,7 +69,9 @@ export async function createTfjsEngine(
   return new TfjsEngine(gpu, model, maxTokenLen, options, await loadTfjs(gpu));
 }
 
-/** Attention here is dense: [H, rows, rows] if one group fills the batch. */
+/**
+ * Throws InputError if the attention scores are too large. Attention here is dense: [H, rows, rows] values if one group fills the batch.
+ */
 function checkScores(gpu: Gpu, { numAttentionHeads: H }: ModelConfig, rows: number): void {
   const limit = gpu.device.limits.maxStorageBufferBindingSize;
   if (H * rows * rows * 4 <= limit) return;
@@ -75,9 +81,9 @@ function checkScores(gpu: Gpu, { numAttentionHeads: H }: ModelConfig, rows: numb
   );
 }
 
-/** Buffers through which the gradient of a block is copied from tfjs to the arena. */
+/** The buffers through which the gradient of one weight block gets from tfjs into the optimizer's gradient buffer. */
 interface Route {
-  /** One buffer for all blocks in turn. Its views are stable, which bind groups need, although tfjs's buffers change. */
+  /** View of a staging buffer that all blocks use one after the other. Bind groups need a buffer that stays the same, unlike tfjs's. */
   inbox: View;
   target: View;
 }
@@ -93,7 +99,7 @@ class TfjsEngine implements ModelEngine {
   readonly #optimizerSpec: OptimizerSpec | undefined;
   readonly #runtime: TfjsRuntime;
   readonly #blocks: Block[];
-  /** The arena and the RoPE table as tensors of tfjs: shared, not copied. */
+  /** The weight buffer and the RoPE table as tfjs tensors, shared without a copy. */
   readonly #arena: Tensor;
   readonly #ropeTable: Tensor;
   #optimizer: Optimizer<GpuWeights> | undefined;
@@ -112,7 +118,7 @@ class TfjsEngine implements ModelEngine {
     this.#runtime = runtime;
     if (weights.buffers.length > 1)
       throw new InputError(
-        `Engine "tfjs" reads weights out of one buffer, but this device needs ${weights.buffers.length} for them. Use engine "wgsl".`,
+        `Engine "tfjs" needs all weights in one buffer, but on this device they take ${weights.buffers.length}. Use engine "wgsl".`,
       );
     this.#blocks = planBlocks(config).blocks;
     this.#arena = runtime.share(weights.buffers[0], [weights.elements]);
@@ -184,12 +190,12 @@ class TfjsEngine implements ModelEngine {
     if (loss.kind === 'nll') return { dLogProbs: loss.weights.map((w) => -w) };
     if (!this.#policyGradient)
       throw new Error('Engine "tfjs" was made without a policyGradient, so it cannot train with a policy loss.');
-    // A tape cannot wait for a read-back, so the forward pass runs twice: once for the loss and once for its gradient.
+    // Inside a tfjs gradient function nothing can be awaited, so the log-probs for the loss are computed by a separate forward pass.
     const { logProbs } = await this.logProbs(batch, { temperature });
     return this.#policyGradient(loss.spec, loss.inputs, logProbs, batch);
   }
 
-  /** Submits our commands before tfjs computes on a batch. Throws RangeError for a batch that is too large. */
+  /** Prepares a pass: submits our own GPU commands before those of tfjs. Throws RangeError for a batch that is too large. */
   #begin({ tokens, positions, headRows, targets }: PackedBatch): void {
     if (tokens.length > this.#maxTokenLen)
       throw new RangeError(`A batch of ${tokens.length} rows came to an engine made for ${this.#maxTokenLen}.`);
@@ -204,7 +210,7 @@ class TfjsEngine implements ModelEngine {
     this.#lastSizes = sizes;
   }
 
-  /** Returns the blocks of the arena as tensors. They are copied on the GPU, because tfjs can share a buffer only from its start. */
+  /** Returns the weight blocks as tensors. They are copied on the GPU, because tfjs can use a buffer in place only from offset 0. */
   #weights(): Tensor[] {
     const { tf } = this.#runtime;
     return this.#blocks.map(({ label, offset, size, width }) => {
@@ -222,7 +228,7 @@ class TfjsEngine implements ModelEngine {
     return tfjsForward(pass, batch, temperature);
   }
 
-  /** Adds tfjs's gradients, one per block, to the arena of our optimizer. */
+  /** Adds tfjs's gradients, one per weight block, to the optimizer's gradient buffer. */
   #accumulate(grads: Tensor[]): void {
     const routes = this.#ensureRoutes();
     this.#runtime.submit();
@@ -231,12 +237,12 @@ class TfjsEngine implements ModelEngine {
       this.#gpu.copy(this.#runtime.source(grads[i]), inbox, n * 4);
       addInto(this.#gpu, { x: inbox, y: target, n });
     });
-    // Our reads must be submitted before tfjs reuses the buffers.
+    // The copies must be submitted before tfjs can reuse its buffers.
     this.#gpu.flush();
     this.#runtime.tf.dispose(grads);
   }
 
-  /** Reads log-probs and entropies from value [2E]. */
+  /** Reads a tensor of 2E values back: the log-probs, then the entropies. */
   async #readOutputs(value: Tensor): Promise<TokenOutputs> {
     const data = (await value.data()) as Float32Array;
     value.dispose();

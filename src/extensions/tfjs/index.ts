@@ -1,6 +1,6 @@
 /**
- * The package entry `webgrpo/tfjs`: a second engine by TensorFlow.js. The library is loaded when such an engine is created. Also used by
- * the benchmark of peers.
+ * The package entry `webgrpo/tfjs`: a second engine, based on TensorFlow.js. The library is loaded when the first such engine is created.
+ * The benchmark of peers uses it, too.
  */
 
 export { loadTfjs, type Tf } from './backend.ts';

@@ -1,6 +1,6 @@
 /**
- * The forward pass in tfjs operations, restricted to those with a working gradient: in tfjs 4.22 those of einsum, gatherND, tile and
- * comparisons fail. Weights are the blocks of the arena: [in, out], with q|k|v and gate|up fused.
+ * The forward pass in tfjs operations. Uses only operations whose gradient works: in tfjs 4.22 the gradients of einsum, gatherND, tile and
+ * comparisons fail. Weights are the blocks of our weight buffer, stored as [in, out], with q|k|v and gate|up each fused into one.
  */
 
 import type { Tensor } from '@tensorflow/tfjs';
@@ -8,18 +8,23 @@ import type { ModelConfig } from '../../model/config.ts';
 import type { PackedBatch } from '../../model/engine.ts';
 import type { Tf } from './backend.ts';
 
-/** Groups are joined for attention up to this many rows: fewer dispatches, but work grows with the square of the rows. */
+/**
+ * Maximum number of rows for which groups are joined into one attention computation. More rows need fewer dispatches, but work grows with
+ * their square.
+ */
 const ATTENTION_ROWS = 128;
 
 export interface TfjsPass {
   tf: Tf;
   config: ModelConfig;
-  /** by block label */ weights: Map<string, Tensor>;
-  /** [P, D] cos | sin */ ropeTable: Tensor;
-  /** Maximum number of bytes of logits at a time. */ logitsBytes: number;
+  /** Weights, by the label of their block. */ weights: Map<string, Tensor>;
+  /** Cosines, then sines, for every position: [P, D]. */ ropeTable: Tensor;
+  /** Maximum number of bytes of logits that are stored at a time. */ logitsBytes: number;
 }
 
-/** Returns [2E]: log-probs of the E entries, then their entropies. Call inside tidy or a gradient. */
+/**
+ * Returns a tensor of 2E values: the log-probs of the E scored tokens, then their entropies. Call it inside tf.tidy or a gradient function.
+ */
 export function tfjsForward(pass: TfjsPass, batch: PackedBatch, temperature: number): Tensor {
   const { tf, config, weights } = pass;
   const rope = ropeOf(pass, batch.positions);
@@ -31,7 +36,7 @@ export function tfjsForward(pass: TfjsPass, batch: PackedBatch, temperature: num
 }
 
 interface Rope {
-  /** [N, 1, D / 2] */ cos: Tensor;
+  /** Cosines of the rows of the batch: [N, 1, D / 2]. */ cos: Tensor;
   sin: Tensor;
 }
 
@@ -40,7 +45,7 @@ interface Chunk {
   end: number;
 }
 
-type MaskedChunk = Chunk & { /** [1, n, n]: 0 where visible, very negative elsewhere */ mask: Tensor };
+type MaskedChunk = Chunk & { /** Attention mask [1, n, n]: 0 where a row attends, -1e9 elsewhere. */ mask: Tensor };
 
 function layer(pass: TfjsPass, l: number, x: Tensor, rope: Rope, chunks: MaskedChunk[]): Tensor {
   const { tf, weights } = pass;
@@ -56,13 +61,13 @@ function layer(pass: TfjsPass, l: number, x: Tensor, rope: Rope, chunks: MaskedC
   return tf.add(xMid, plus(tf.matMul(act, w('wdown')!), w('bdown')));
 }
 
-/** Normalises over the last axis. */
+/** RMSNorm over the last axis. */
 function rmsnorm({ tf, config }: TfjsPass, x: Tensor, weight: Tensor): Tensor {
   const meanSquare = tf.mean(tf.square(x), -1, true);
   return tf.mul(tf.mul(x, tf.rsqrt(tf.add(meanSquare, config.rmsNormEps))), weight);
 }
 
-/** Maps qkv [N, (H + 2K) * D] to [N, H * D]. Groups do not attend to each other. */
+/** Attention: maps qkv [N, (H + 2K) * D] to [N, H * D]. Tokens of different groups do not attend to each other. */
 function attention(pass: TfjsPass, qkv: Tensor, qkNorm: Tensor | undefined, rope: Rope, chunks: MaskedChunk[]): Tensor {
   const { tf, config } = pass;
   const { numAttentionHeads: H, numKeyValueHeads: K, headDim: D } = config;
@@ -81,19 +86,19 @@ function attention(pass: TfjsPass, qkv: Tensor, qkNorm: Tensor | undefined, rope
   return tf.reshape(headsFirst(out), [-1, H * D]);
 }
 
-/** q [H, N, D], k and v [K, N, D]: rows start..end of each. Returns [H, n, D]. */
+/** Attention over the rows of one chunk. q is [H, N, D], k and v are [K, N, D], of which rows start..end are used. Returns [H, n, D]. */
 function attendChunk({ tf, config }: TfjsPass, q: Tensor, k: Tensor, v: Tensor, chunk: MaskedChunk): Tensor {
   const { numAttentionHeads: H, numKeyValueHeads: K, headDim: D } = config;
   const n = chunk.end - chunk.start;
   const rows = (x: Tensor) => (n === x.shape[1] ? x : tf.slice(x, [0, chunk.start, 0], [-1, n, -1]));
-  // The H / K query heads of one key head are adjacent, so they are rows of one product.
+  // Query heads that share a key head are adjacent, so they become rows of a single matrix product.
   const grouped = tf.reshape(rows(q), [K, (H / K) * n, D]);
   const scores = tf.reshape(tf.matMul(grouped, rows(k), false, true), [H, n, n]);
   const p = tf.softmax(tf.add(tf.mul(scores, 1 / Math.sqrt(D)), chunk.mask));
   return tf.reshape(tf.matMul(tf.reshape(p, [K, (H / K) * n, n]), rows(v)), [H, n, D]);
 }
 
-/** x [N, heads, D], half-split. */
+/** Applies RoPE to x [N, heads, D]. The two halves of D are rotated against each other. */
 function rotate(tf: Tf, x: Tensor, { cos, sin }: Rope): Tensor {
   const [a, b] = tf.split(x, 2, 2);
   return tf.concat([tf.sub(tf.mul(a, cos), tf.mul(b, sin)), tf.add(tf.mul(b, cos), tf.mul(a, sin))], 2);
@@ -105,7 +110,7 @@ function ropeOf({ tf, ropeTable, config }: TfjsPass, positions: Uint32Array): Ro
   return { cos, sin };
 }
 
-/** Maps hidden [R, C] to [2E], in chunks of rows whose logits fit `logitsBytes`. */
+/** Maps hidden states [R, C] to 2E log-probs and entropies, in chunks of rows whose logits fit into `logitsBytes`. */
 function head(pass: TfjsPass, hidden: Tensor, batch: PackedBatch, temperature: number): Tensor {
   const { tf, weights, logitsBytes } = pass;
   const table = weights.get('head') ?? weights.get('embed')!;
@@ -133,7 +138,7 @@ function headChunks({ headRows, rowStart, rowEntries }: PackedBatch, maxRows: nu
   return chunks;
 }
 
-/** Maps hidden [R, C] and table [V, C] to [E, 2]: log-prob and entropy. */
+/** Maps hidden states [R, C] and the output embedding [V, C] to [E, 2]: log-prob and entropy. */
 function headRows(
   tf: Tf,
   hidden: Tensor,
@@ -148,7 +153,7 @@ function headRows(
   return tf.concat([takeRows(tf, tf.reshape(logProbs, [-1, 1]), at), takeRows(tf, entropy, entryRow)], 1);
 }
 
-/** Returns run(x, table) and keeps only the result. The backward pass computes the rest again. */
+/** Gradient checkpointing: returns run(x, table) without storing its intermediate tensors, which the backward pass computes again. */
 function checkpoint(tf: Tf, run: (x: Tensor, table: Tensor) => Tensor, x: Tensor, table: Tensor): Tensor {
   const op = tf.customGrad((...args) => {
     const [a, b, save] = args as [Tensor, Tensor, (tensors: Tensor[]) => void];
@@ -161,7 +166,10 @@ function checkpoint(tf: Tf, run: (x: Tensor, table: Tensor) => Tensor, x: Tensor
   return op(x, table);
 }
 
-/** Computes a gradient inside a backward pass. tfjs 4.22 drops the outer tape afterwards, but the outer pass still has to free it. */
+/**
+ * Runs `body`, which computes a gradient inside a backward pass, and restores the outer tape. tfjs 4.22 would drop it, so that the outer
+ * pass could not free its tensors.
+ */
 function keepTape<T>(tf: Tf, body: () => T): T {
   const { state } = tf.engine();
   const tape = state.activeTape;
@@ -173,21 +181,21 @@ function keepTape<T>(tf: Tf, body: () => T): T {
 }
 
 /**
- * Gathers rows of table [n, C] to [index.length, C]. The gradient of tf.gather adds with atomics, in any order. To make it deterministic,
- * each row is gathered once, and a one-hot product repeats it.
+ * Gathers rows of table [n, C] to [index.length, C]. If an index repeats, the gradient of tf.gather adds with atomics in an arbitrary
+ * order. To be deterministic, each row is then gathered once and repeated by a product with a one-hot matrix.
  */
 function takeRows(tf: Tf, table: Tensor, index: Uint32Array): Tensor {
   const distinct = Uint32Array.from(new Set(index)).sort();
   if (distinct.length === index.length) return tf.gather(table, tf.tensor1d(Int32Array.from(index), 'int32'));
   const rows = tf.gather(table, tf.tensor1d(Int32Array.from(distinct), 'int32'));
-  // tf.oneHot throws for a depth of 1.
+  // tf.oneHot throws for a depth of 1, so the one row is repeated by a product with ones.
   if (distinct.length === 1) return tf.matMul(tf.ones([index.length, 1]), rows);
   const place = new Map(Array.from(distinct, (i, at) => [i, at]));
   const places = Int32Array.from(index, (i) => place.get(i)!);
   return tf.matMul(tf.oneHot(tf.tensor1d(places, 'int32'), distinct.length), rows);
 }
 
-/** Splits the rows at the ends of groups, into chunks of up to ATTENTION_ROWS rows or one larger group. */
+/** Splits the rows of a batch between groups, into chunks of at most ATTENTION_ROWS rows; a larger group is a chunk of its own. */
 export function attentionChunks(ranges: Uint32Array): Chunk[] {
   const N = ranges.length / 4;
   const chunks: Chunk[] = [];
@@ -200,14 +208,14 @@ export function attentionChunks(ranges: Uint32Array): Chunk[] {
   return chunks;
 }
 
-/** Returns the end of a group, whose rows all have its prompt's start as prefixStart. */
+/** Returns the row after the end of a group. All rows of a group have the start of its prompt as prefixStart. */
 function groupEnd(ranges: Uint32Array, start: number): number {
   let end = start + 1;
   while (end * 4 < ranges.length && ranges[end * 4] === start) end++;
   return end;
 }
 
-/** Returns [1, n, n]: 0 where a row attends, in its two ranges; -1e9 elsewhere. */
+/** Returns the attention mask [1, n, n]: 0 where a row attends (its two ranges), -1e9 elsewhere. */
 function maskOf(tf: Tf, ranges: Uint32Array, { start, end }: Chunk): Tensor {
   const n = end - start;
   const mask = new Float32Array(n * n).fill(-1e9);

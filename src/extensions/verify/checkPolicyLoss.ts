@@ -1,4 +1,4 @@
-/** Checks a custom policy loss: its gradient against its value, and its WGSL against its float64 row. */
+/** Checks a custom policy loss: its gradient against its value, and its WGSL against its TypeScript function `row` in float64. */
 
 import { InputError } from '../../errors.ts';
 import type { Gpu } from '../../gpu/device.ts';
@@ -10,36 +10,40 @@ import { lossError } from './kernels.ts';
 
 /** Options of `checkPolicyLoss`. */
 export interface LossCheckOptions {
-  /** Numbers of the loss that differ from its defaults. */
+  /** Values of the loss's own numbers, if they differ from the defaults. */
   numbers?: Readonly<Record<string, number>>;
-  /** Clip range. Default: 0.2, 0.28 and 3. */
+  /** Clip range of the ratio. Default: clipRatioLow 0.2, clipRatioHigh 0.28, clipRatioC 3. */
   clip?: { clipRatioLow: number; clipRatioHigh: number; clipRatioC: number };
-  /** True if the ratio is a weight without gradient (CISPO, REINFORCE). The slope is then taken at a fixed ratio. */
+  /** True if the loss treats the ratio as a constant weight (CISPO, REINFORCE). The slope is then measured at a constant ratio. */
   fixedRatio?: boolean;
-  /** Device to compare the WGSL with the row on: `engine` of createLocalEngine has one. */
+  /** Device on which the WGSL is compared with `row`. The `engine` of createLocalEngine has one. */
   gpu?: Gpu;
 }
 
-/** Difference between a gradient and the slope of its value. */
+/** Result of `checkPolicyLoss`. */
 export interface LossCheck {
   /** Number of tokens that were checked. */
   tokens: number;
-  /** Largest |gradient - slope| over max(1, |gradient|). */
+  /** Largest |gradient - slope| / max(1, |gradient|) of a token. */
   slopeError: number;
-  /** |WGSL - row| / |row| over gradients; only with a device and a loss that has WGSL. */
+  /**
+   * Length of the difference between the gradients by WGSL and by `row`, relative to that by `row`. Only with a device, for a loss with
+   * WGSL.
+   */
   wgslError?: number;
 }
 
 const ADVANTAGES = [-1.7, -0.4, 0.6, 2.1];
-/** Ratios within and beyond every usual clip range, on both sides. */
+/** Logarithms of ratios inside and outside every usual clip range, on both sides of 1. */
 const LOG_RATIOS = [-2.3, -0.71, -0.24, -0.11, -0.0037, 0.00071, 0.052, 0.13, 0.31, 0.93, 1.9];
 const STEP = 1e-5;
 const [SLOPE_LIMIT, WGSL_LIMIT] = [1e-4, 1e-4];
 
 /**
- * Compares the gradient of every token with the slope of the value. The sequences hold all ratios by all advantages, with every
- * fifth token masked. On a device, also compares the WGSL with the row. A function must return its `loss`. Throws InputError at the
- * first token with a mismatch, with its log ratio, advantage, gradient and slope, and if WGSL does not compile.
+ * Compares the gradient of every token with the slope of the loss, for all combinations of LOG_RATIOS and ADVANTAGES; every fifth token is
+ * excluded by the mask. With a device, also compares the WGSL with `row`. A loss that is a function must return its value as `loss`. Throws
+ * InputError if the WGSL does not compile, or at the first token with a mismatch (the message has the token's log ratio, advantage,
+ * gradient and slope).
  */
 export async function checkPolicyLoss(
   loss: PolicyLoss | CustomLoss,
@@ -96,7 +100,7 @@ function slopeError(
   return worst;
 }
 
-/** Evaluates the float64 row. The selected tokens stay those of `start` when a token is shifted. */
+/** Returns a function that evaluates `row` in float64. Tokens that the loss selects are those at `start`, also when a token is shifted. */
 function ofRow(spec: PolicyLossSpec, loss: PolicyLoss, start: CustomLossRows) {
   const rowsOf = ({ logProbs: logp, oldLogProbs: oldLogp, ...rest }: CustomLossRows) => ({ ...rest, logp, oldLogp });
   const selected = selectTokens(spec, rowsOf(start), loss);
@@ -111,7 +115,7 @@ function ofFunction(loss: CustomLoss, rows: CustomLossRows): Evaluated {
   return { loss: value, grad };
 }
 
-/** Returns one sequence per advantage with one token per ratio, in float64, so that a slope can be computed. */
+/** Returns test data: one sequence per advantage, with one token per ratio. The values are float64, so that slopes are accurate. */
 function gridRows(): CustomLossRows {
   const T = LOG_RATIOS.length;
   const each = (of: (s: number, t: number) => number) =>

@@ -1,6 +1,6 @@
 /**
- * Checks that this adapter computes correctly, against float64. Used by `webgrpo verify`, and by the tests, whose references are in
- * `reference/`. The library exports `checkPolicyLoss.ts` alone.
+ * Checks that this adapter computes correctly, against float64 references. Used by `webgrpo verify`; tests use the references
+ * (`reference/`), too. The library exports only `checkPolicyLoss.ts`.
  */
 
 export { kernelTexts } from './kernelText.ts';

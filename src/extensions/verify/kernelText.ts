@@ -1,4 +1,6 @@
-/** Returns the text of all kernels for this adapter, for grep and review. kernels/ has only the printers of many. */
+/**
+ * Returns the WGSL text of all kernels for this adapter, for grep and review. Many kernels are not files in kernels/ but printed by code.
+ */
 
 import { MATMUL_TILES, namesOf } from '../../../kernels/tiles.ts';
 import type { Gpu } from '../../gpu/device.ts';
@@ -7,14 +9,14 @@ import { attentionKernels } from '../../gpu/ops/attention.ts';
 import { matmulKernel, runsOn } from '../../gpu/ops/matmul.ts';
 import { packedKernels } from '../../gpu/ops/matmulPacked.ts';
 
-/** Head dims of the most trained models. */
+/** Head dimensions of widely used models. */
 const HEAD_DIMS = [16, 24, 32, 48, 64, 80, 96, 128];
 
 const written = import.meta.glob<string>('../../../kernels/*.wgsl', { query: '?raw', import: 'default', eager: true });
 
 /**
- * Returns texts by file name: the hand-written ones, every matmul tile that timing can choose here, the tiles for packed weights,
- * and attention for the usual head dims.
+ * Returns WGSL texts by file name: the hand-written files, every matmul tile that this adapter can run, the matmuls for quantized weights,
+ * and attention for the usual head dimensions.
  */
 export function kernelTexts(gpu: Gpu): Map<string, string> {
   const printed: Kernel[] = [

@@ -1,4 +1,4 @@
-/** Checks single kernels on the current adapter against float64. Covers matmuls of every tile size and every policy loss. */
+/** Checks single kernels on the current adapter against float64: matmuls of every tile size, and every policy loss. */
 
 import type { Gpu } from '../../gpu/device.ts';
 import { matmulNn, matmulTn } from '../../gpu/ops/matmul.ts';
@@ -9,19 +9,19 @@ import { computePolicyLoss, isOwnLoss, POLICY_LOSSES, type PolicyLoss } from '..
 import type { PolicyLossSpec } from '../../model/engine.ts';
 import { keyedRng } from '../../tasks/random.ts';
 
-/** Result of one check; it passes if `error` is at most `limit`. */
+/** Result of one check. It passes if `error` is at most `limit`. */
 export interface Check {
   name: string;
-  /** Largest error found; relative for gradients. */
+  /** Largest error found. For gradients, relative to the gradient. */
   error: number;
   limit: number;
 }
 
-/** Odd sizes on purpose; the row counts reach every tile of `chooseMatmul`. */
+/** Numbers of rows for which `chooseMatmul` selects every tile. Unusual sizes on purpose, which do not fill whole tiles. */
 const ROWS = [1, 3, 7, 13, 37, 70];
 const [N, K] = [67, 61];
 
-/** Checks every tile of the matrix product that this adapter chooses. */
+/** Checks the matmul kernels that this adapter selects, for all numbers of rows in ROWS. */
 export async function verifyProducts(gpu: Gpu): Promise<Check> {
   const errors: number[] = [];
   for (const M of ROWS) {
@@ -40,16 +40,16 @@ export async function verifyProducts(gpu: Gpu): Promise<Check> {
   return { name: `products of ${ROWS.join(', ')} rows, x W and x^T y`, error: worst(errors), limit: 1e-5 };
 }
 
-/** Lengths of the sequences in the loss checks; one is empty. */
+/** Lengths of the sequences in the checks of losses. One is empty on purpose. */
 const LENGTHS = [1, 7, 0, 64, 130, 3];
 const SEQ_START = LENGTHS.reduce((starts, n) => [...starts, starts[starts.length - 1] + n], [0]);
 const E = SEQ_START[LENGTHS.length];
-/** Recipe of a loss mode, if the two have different names. */
+/** Name of the recipe that has this lossMode, if the names differ. */
 export const RECIPE_OF_LOSS: Record<string, string> = { vanilla: 'dapo', geo_mean: 'gmpo' };
 
 /**
- * Checks all losses with small and large log ratios, some far out, with masked and selected entries. Throws InputError
- * if the WGSL of a custom loss does not compile.
+ * Checks the kernels of all losses, with log ratios near and far from 0 and with excluded and selected tokens. Throws InputError if the
+ * WGSL of a custom loss does not compile.
  */
 export async function verifyLossKernels(gpu: Gpu): Promise<Check[]> {
   const checks: Check[] = [];
@@ -67,7 +67,12 @@ export async function verifyLossKernels(gpu: Gpu): Promise<Check[]> {
   return checks;
 }
 
-/** Returns |WGSL - row| / |row| of the gradients of a loss. @param loss the loss itself; by default the one that `spec` names */
+/**
+ * Returns the relative error of a loss's gradients by WGSL: the length of their difference from those by `row`, over the length of the
+ * latter.
+ * @param drift size of the log ratios
+ * @param loss the loss; by default the one that `spec` names
+ */
 export async function lossError(
   gpu: Gpu,
   spec: PolicyLossSpec,
@@ -131,10 +136,10 @@ function product(x: Float32Array, b: Float32Array, M: number): Float64Array {
   return y;
 }
 
-/** Returns the largest error, at least 0; NaN if one of them is NaN, which no limit allows. */
+/** Returns the largest error, at least 0; NaN if any error is NaN, so that the check fails. */
 export const worst = (errors: readonly number[]): number => errors.reduce((a, b) => Math.max(a, b), 0);
 
-/** Returns |got - want| / |want|; NaN if anything is not a number. */
+/** Returns |got - want| / |want| of two vectors; NaN if a value is NaN. */
 export function relativeError(got: ArrayLike<number>, want: ArrayLike<number>): number {
   const norm = (values: number[]) => Math.sqrt(values.reduce((sum, value) => sum + value * value, 0));
   return norm(Array.from(got, (value, i) => value - want[i])) / (norm(Array.from(want)) + 1e-6);

@@ -1,4 +1,4 @@
-/** Checks the complete model on the current adapter against the float64 reference. Every kernel of a training step takes part. */
+/** Checks a complete model on the current adapter against the float64 reference, with every kernel of a training step. */
 
 import { Gpu } from '../../gpu/device.ts';
 import type { ModelConfig } from '../../model/config.ts';
@@ -10,7 +10,7 @@ import { WgslEngine } from '../../model/wgslEngine.ts';
 import { keyedRng } from '../../tasks/random.ts';
 import { type Check, relativeError, verifyLossKernels, verifyProducts, worst } from './kernels.ts';
 
-/** Odd sizes on purpose: none is a multiple of a tile. */
+/** A small model whose sizes are on purpose no multiples of a tile size. */
 const BASE: ModelConfig = {
   architecture: 'LlamaForCausalLM',
   vocabSize: 61,
@@ -30,13 +30,13 @@ const BASE: ModelConfig = {
   initializerRange: 0.3,
 };
 
-/** How the checked models differ from BASE. */
+/** The checked models: changes to BASE, by name. */
 const MODELS: Record<string, Partial<ModelConfig>> = {
   'Llama, tied head': {},
   'Qwen2, q/k/v bias': { architecture: 'Qwen2ForCausalLM', qkvBias: true, tieWordEmbeddings: false },
 };
 
-/** Checks matmuls, losses and complete models. Throws NoAdapterError without an adapter. */
+/** Checks matmuls, losses and complete models on the current adapter. Throws NoAdapterError without an adapter. */
 export async function verifyAdapter(): Promise<{ adapter: string; checks: Check[] }> {
   const gpu = await Gpu.create();
   try {
@@ -71,7 +71,7 @@ async function checkOne(gpu: Gpu, name: string, config: ModelConfig): Promise<Ch
   ];
 }
 
-/** Returns two groups with shared prompts and some untrained tokens. */
+/** Returns two groups of samples that share a prompt. Some tokens are excluded by the mask. */
 function exampleGroups({ vocabSize }: ModelConfig, uniform: () => number) {
   const ids = (n: number) => Uint32Array.from({ length: n }, () => Math.floor(uniform() * vocabSize));
   const sample = (n: number) => ({
@@ -84,7 +84,7 @@ function exampleGroups({ vocabSize }: ModelConfig, uniform: () => number) {
   ];
 }
 
-/** Returns the largest difference; NaN if one of them is NaN. */
+/** Returns the largest absolute difference; NaN if any difference is NaN. */
 function largestDifference(got: ArrayLike<number>, want: ArrayLike<number>): number {
   return worst(Array.from(got, (value, i) => Math.abs(value - want[i])));
 }

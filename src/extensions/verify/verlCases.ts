@@ -1,7 +1,7 @@
 /**
  * Checks our losses, KL terms and advantages against stored cases computed by verl (`webgrpo verify losses FILE`).
  *
- * A case holds inputs [B, T] row-major and expected numbers:
+ * A case has arrays of B * T numbers (row-major) as inputs, and the numbers that verl computed from them (after the arrow):
  *   policy_loss  mode, config, agg, B, T, old, new, adv, mask, is_weights | null -> loss, dlogp, metrics
  *   kl           mode, B, T, logp, ref, mask -> value (every position), dlogp of the masked token-mean
  *   advantage    mode, config, groups, rewards (on the first token of each row), mask, N, T -> advantages
@@ -32,20 +32,20 @@ type Json = Record<string, unknown>;
 interface VerifyReport {
   /** Number of cases in the file. */
   cases: number;
-  /** Number of cases with a known mode. */
+  /** Number of cases that were checked; the others have a kind or mode that is unknown here. */
   checked: number;
-  /** Largest |got - expected| / max(1, |expected|) over everything compared. */
+  /** Largest |got - expected| / max(1, |expected|) over all compared values. */
   maxError: number;
-  /** Place of the largest error; null if nothing was compared. */
+  /** Case and value with the largest error; null if nothing was compared. */
   worst: { case: number; kind: string; mode: string; what: string; got: number; expected: number } | null;
 }
 
-/** Parses the file; Python's NaN and Infinity (not JSON) are read as null, which is not compared. */
+/** Parses a file of cases. NaN and Infinity, which Python writes although JSON does not have them, become null and are not compared. */
 export function parseCases(text: string): unknown {
   return JSON.parse(text.replace(/(?<=[\s:[,])-?(?:NaN|Infinity)(?=[\s,\]}])/g, 'null'));
 }
 
-/** Evaluates every case of a parsed file. Throws TypeError if it has no `cases` array. */
+/** Evaluates all cases of a parsed file. Throws TypeError if the file has no array `cases`. */
 export function verifyCases(json: unknown): VerifyReport {
   const cases = isObject(json) ? json.cases : undefined;
   if (!Array.isArray(cases)) throw new TypeError('The file of loss cases has no array "cases". Add one.');
@@ -75,7 +75,10 @@ function evaluate(entry: Json): Outcome | null {
   }
 }
 
-/** Compares the values that the case expects under `what` and records the worst. Our additional keys are ignored. */
+/**
+ * Compares our result `what` with the values that the case expects, and records the largest error. Metrics that only we compute are
+ * ignored.
+ */
 function compare(report: VerifyReport, index: number, entry: Json, what: string, got: Outcome[string]): void {
   const expected = entry[what];
   if (expected === undefined || expected === null) return;
@@ -87,7 +90,7 @@ function compare(report: VerifyReport, index: number, entry: Json, what: string,
   }
 }
 
-/** Records an error; our value counts as infinitely wrong if it is missing or NaN. */
+/** Records the error of one value. If our value is missing or NaN, the error is the largest possible number. */
 function record(report: VerifyReport, index: number, entry: Json, what: string, got: number, expected: number): void {
   const difference = Math.abs(got - expected) / Math.max(1, Math.abs(expected));
   const error = Number.isFinite(difference) ? difference : Number.MAX_VALUE; // Infinity would be null in JSON
@@ -96,7 +99,7 @@ function record(report: VerifyReport, index: number, entry: Json, what: string, 
   report.worst = { case: index, kind: String(entry.kind), mode: String(entry.mode), what, got, expected };
 }
 
-/** Splits [B * T] into B rows. */
+/** Splits an array of B * T values into B rows. */
 const rowsOf = (flat: readonly number[], width: number): number[][] =>
   Array.from({ length: width === 0 ? 0 : flat.length / width }, (_, b) => flat.slice(b * width, (b + 1) * width));
 
@@ -126,8 +129,8 @@ function evaluatePolicyLoss(entry: Json): Outcome | null {
 }
 
 /**
- * Evaluates verl's bypass mode. "old" is the sampler's log-prob; weights and rejection come from the current policy. PPO-clip
- * uses only the rejection, because its ratio is the weight already. REINFORCE uses both.
+ * Evaluates a case of verl's bypass mode, in which "old" are the log-probs of the rollout engine, and importance weights and rejections are
+ * computed against the current policy. PPO-clip uses only the rejections, because its ratio already is the weight. REINFORCE uses both.
  */
 function evaluateBypass(entry: Json): Outcome | null {
   const width = entry.T as number;
@@ -149,7 +152,7 @@ function evaluateBypass(entry: Json): Outcome | null {
   return result && { ...result, metrics: { ...(result.metrics as Record<string, number>), ...metrics } };
 }
 
-/** Reads verl's rollout_correction config; missing keys have the defaults of verl's RolloutCorrectionConfig. */
+/** Converts verl's rollout_correction config. Missing keys get the defaults of verl's RolloutCorrectionConfig. */
 function correctionOf(config: Json): RolloutCorrection {
   const level = config.rollout_is === undefined ? 'sequence' : (config.rollout_is ?? 'none');
   return {
@@ -161,7 +164,7 @@ function correctionOf(config: Json): RolloutCorrection {
   };
 }
 
-/** Converts verl's actor config to a spec; a missing clip range has the default of verl's ActorConfig. */
+/** Converts verl's actor config to the spec of a policy loss. Missing clip ratios get the defaults of verl's ActorConfig. */
 function specOf(lossMode: string, config: Json): PolicyLossSpec {
   const nested = isObject(config.policy_loss) ? config.policy_loss : {};
   const read = (name: string): number | undefined => {
@@ -243,7 +246,7 @@ function advantagesOf(entry: Json, masks: number[][]): Float64Array[] | null {
   }
 }
 
-/** Computes verl's vectorised GRPO: like `grpo`, but the statistics of a group are rounded to float32. */
+/** Computes GRPO advantages as verl's vectorised version does: mean and standard deviation of a group are rounded to float32. */
 function vectorizedGrpo(rewards: readonly number[], groups: readonly string[], normByStd: boolean): Float64Array {
   const f32 = Math.fround;
   const out = new Float64Array(rewards.length);

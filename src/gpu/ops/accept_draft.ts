@@ -17,14 +17,14 @@ interface AcceptDraftArgs {
   entries: View;
   /** [slots, 4] in and out */
   state: View;
-  /** First entry, and number of entries. */
+  /** First entry to compare, and number of entries. */
   first: number;
   n: number;
-  /** false: hold sequences whose sampled token differs from the guess; true: release them. */
+  /** False: hold the sequences whose sampled token differs from the guess. True: release all held sequences. */
   resume: boolean;
 }
 
-/** Records the comparison of the tokens just sampled for entries first .. first + n - 1 with the guesses. */
+/** Records the comparison of sampled tokens with guesses, for entries first .. first + n - 1. */
 export function acceptDraft(gpu: Gpu, { entries, state, first, n, resume }: AcceptDraftArgs): void {
   expectElements('accept_draft entries [rows, 4]', entries, (first + n) * 4);
   gpu.dispatch(acceptDraftKernel, { entries, state }, { first, n, resume: resume ? 1 : 0 }, groupsOf(n));

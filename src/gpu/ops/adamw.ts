@@ -40,10 +40,10 @@ const adamwKernel = defineKernel({
   },
 });
 
-/** Threads of grad_norm.wgsl: the number of slots of `partial` that one arena uses. */
+/** Number of threads of grad_norm.wgsl, and so of the slots of `partial` that one arena uses. */
 export const NORM_SLOTS = 256;
 
-/** Records partial[slot ..] = sums of squares of g [n]. */
+/** Records partial[slot ..] = partial sums of the squares of g [n]. */
 export function gradNorm(gpu: Gpu, { g, partial, n, slot }: { g: View; partial: View; n: number; slot: number }): void {
   gpu.dispatch(gradNormKernel, { g, partial }, { n, slot }, NORM_SLOTS / 64);
 }
@@ -57,7 +57,7 @@ export function gradClip(gpu: Gpu, args: { partial: View; clip: View; slots: num
 interface AdamwArgs {
   /** [3] */
   clip: View;
-  /** [n] each; g is cleared */
+  /** w, g, m and v: [n] each; g is cleared */
   w: View;
   g: View;
   m: View;
@@ -68,7 +68,7 @@ interface AdamwArgs {
   beta2: number;
   eps: number;
   weightDecay: number;
-  /** Number of steps, including this one: 1, 2, ... */
+  /** Number of updates, this one included: 1, 2, ... */
   t: number;
 }
 

@@ -6,7 +6,7 @@ import { defineKernel } from '../kernel.ts';
 import { expectElements } from '../view.ts';
 import { groupsOf, rowThreads } from './grid.ts';
 
-/** Words per slot in `extras`, most biases and alternatives per slot, and words per sampled token in `details`. */
+/** In order: words per slot in `extras`, maximum number of biases and of alternatives per slot, words per sampled token in `details`. */
 export const EXTRA_WIDTH = 136;
 export const MAX_BIASES = 64;
 export const MAX_ALTERNATIVES = 8;
@@ -53,13 +53,13 @@ interface AdjustLogitsArgs {
   adjusted: View;
   /** [n, 4] out */
   entries: View;
-  /** First entry of live to change, and number of entries. */
+  /** First entry of `live` to change, and number of entries. */
   first: number;
   n: number;
   V: number;
 }
 
-/** Records the adjusted logits of entries first .. first + n - 1 of live. Layouts: kernels/adjust_logits.wgsl. */
+/** Records the adjustment of logits for entries first .. first + n - 1 of `live`. Layouts: kernels/adjust_logits.wgsl. */
 export function adjustLogits(gpu: Gpu, args: AdjustLogitsArgs): void {
   const { logits, live, extras, counts, stops, state, adjusted, entries, first, n, V } = args;
   expectElements('adjust_logits live [rows, 4]', live, (first + n) * 4);
@@ -69,7 +69,7 @@ export function adjustLogits(gpu: Gpu, args: AdjustLogitsArgs): void {
   gpu.dispatch(adjustLogitsKernel, views, { first, n, V }, n, rowThreads(gpu));
 }
 
-/** Arguments that record_draw and top_logprobs share. */
+/** Arguments that recordDraw and topLogprobs share. */
 interface DrawnArgs {
   /** [n, 4] as adjust_logits wrote it */
   entries: View;
@@ -88,7 +88,7 @@ interface DrawnArgs {
   cap: number;
 }
 
-/** Records log-prob, log mass, count and entropy of the tokens just sampled for the entries. */
+/** Records log-prob, log mass, count and entropy of the token that was just sampled for each entry. */
 export function recordDraw(gpu: Gpu, args: DrawnArgs & { drawn: View; counts: View }): void {
   const { entries, logits, stats, control, state, drawn, counts, details, n, V, cap } = args;
   expectElements('record_draw entries [n, 4]', entries, n * 4);
@@ -96,7 +96,7 @@ export function recordDraw(gpu: Gpu, args: DrawnArgs & { drawn: View; counts: Vi
   gpu.dispatch(recordDrawKernel, views, { n, V, cap }, groupsOf(n));
 }
 
-/** Records the most likely tokens at the position of the token just sampled for each entry. */
+/** Records the most likely tokens at the position of the token that was just sampled for each entry. */
 export function topLogprobs(gpu: Gpu, args: DrawnArgs & { extras: View }): void {
   const { entries, logits, stats, control, extras, state, details, n, V, cap } = args;
   expectElements('top_logprobs entries [n, 4]', entries, n * 4);

@@ -36,7 +36,7 @@ const attentionBwdKvKernel = defineKernel({
   params,
 });
 
-/** True if a head dim has generated kernels that hold everything in registers. */
+/** True if a kernel that holds everything in registers can be generated for the head dim. */
 const isPrinted = (D: number): boolean => D % 4 === 0;
 
 /**
@@ -47,14 +47,14 @@ const isPrinted = (D: number): boolean => D % 4 === 0;
 export type AttentionForm = 'tiled' | 'shared' | 'alone';
 
 /**
- * Rows per thread if neighbouring rows share keys. 4 rows are 10 to 20% faster than 2 on SwiftShader, but take seconds
- * to compile.
+ * Number of rows per thread if neighbouring rows share keys. 4 rows are 10 to 20% faster than 2 on SwiftShader, but take seconds to
+ * compile.
  */
 const rowsPerThread = (D: number): number => (D > 32 ? 1 : 2);
 
 type AttentionKernel<R extends string, W extends string> = Kernel<R, W, keyof typeof params>;
 
-/** Returns a kernel's variant for a head dim, and its number of workgroups. */
+/** Returns a function that finds a kernel's variant for a head dim and a form, and its number of workgroups. */
 function forHeadDim<R extends string, W extends string>(
   generic: AttentionKernel<R, W>,
   print: (tile: AttentionTile) => string,
@@ -81,13 +81,13 @@ export function attentionForms({ adapter }: Gpu, D: number): AttentionForm[] {
   return sharingLanes(adapter) > 0 && isPrinted(D) ? ['shared', 'tiled'] : ['tiled'];
 }
 
-/** Forward kernels for a head dim: for rows of one sequence, and for single rows. */
+/** Returns the forward kernels for a head dim: one for rows of one sequence, one for single rows. */
 export function attentionForwardKernels(gpu: Gpu, D: number): Kernel[] {
   const [form] = attentionForms(gpu, D);
   return [...new Set<Kernel>([forward(gpu, D, form).kernel, forward(gpu, D, 'alone').kernel])];
 }
 
-/** Forward kernels and both backward kernels. */
+/** Returns the forward kernels and both backward kernels for a head dim. */
 export function attentionKernels(gpu: Gpu, D: number): Kernel[] {
   const [form] = attentionForms(gpu, D);
   return [...attentionForwardKernels(gpu, D), backwardQ(gpu, D, form).kernel, backwardKv(gpu, D, form).kernel];
@@ -104,11 +104,11 @@ interface AttentionArgs extends Heads {
   out: View;
   /** [N, H] out */
   lse: View;
-  /** `alone` in a decode step. Default: the fastest of `attentionForms`. */
+  /** Assignment of rows to threads; `alone` in a decode step. Default: the first of `attentionForms`, which is the fastest. */
   form?: AttentionForm | undefined;
 }
 
-/** Records attention over [shared prefix | own sequence]. */
+/** Records attention over two ranges of keys: [shared prefix | own sequence]. */
 export function attention(gpu: Gpu, { q, kv, ranges, out, lse, N, H, K, D, form }: AttentionArgs): void {
   if (D > 128) throw new RangeError(`attention: head_dim is ${D}. At most 128 is supported.`);
   expectElements('attention q [N, H * D]', q, N * H * D);
@@ -132,7 +132,7 @@ interface AttentionBwdArgs extends AttentionArgs {
   delta: View;
 }
 
-/** Records dq and dkv; training rows only, where kv row n is row n. */
+/** Records dq and dkv. Only for training, where token n has row n of kv. */
 export function attentionBwd(gpu: Gpu, args: AttentionBwdArgs): void {
   const { q, kv, ranges, out, lse, dout, queryEnd, dq, dkv, delta, N, H, K, D } = args;
   expectElements('attention_bwd dkv [N, 2 * K * D]', dkv, N * 2 * K * D);

@@ -17,12 +17,12 @@ interface CastArgs {
   /** out */
   y: View;
   n: number;
-  /** First element of each. Default: 0. */
+  /** First element of x and of y. Default: 0. */
   atX?: number;
   atY?: number;
 }
 
-/** Records y[atY ..] = x[atX ..], n values, converting between float types. */
+/** Records y[atY + i] = x[atX + i] for n values, converting between float types. */
 export function cast(gpu: Gpu, { x, y, n, atX = 0, atY = 0 }: CastArgs): void {
   expectElements('cast x [atX + n]', x, atX + n);
   expectElements('cast y [atY + n]', y, atY + n);

@@ -18,7 +18,7 @@ interface DropoutArgs {
   /** [n] out, or in and out with `add` */
   y: View;
   n: number;
-  /** Share of values that become 0, in [0, 1). */
+  /** Probability that a value becomes 0, in [0, 1). */
   p: number;
   /** Random key of the mask; backward needs the same key. */
   key: readonly [number, number];

@@ -22,9 +22,7 @@ const embedBwdKernel = defineKernel({
   params: { U: 'u32', C: 'u32', first: 'u32', count: 'u32' },
 });
 
-/**
- * Rows first .. first + rows - 1 of a matrix. A table above the device's binding limit is split into several buffers.
- */
+/** Rows first .. first + rows - 1 of a matrix. A table that exceeds the device's binding limit is split into several such parts. */
 export interface RowChunk {
   /** [rows, C] */
   view: View;
@@ -47,9 +45,9 @@ export function embed(gpu: Gpu, args: { tokens: View; table: RowChunk[]; x: View
 interface EmbedBwdArgs {
   /** [U] distinct tokens */
   ids: View;
-  /** [U + 1] into rows */
+  /** [U + 1] offsets into `rows`, by distinct token */
   start: View;
-  /** [N] row numbers sorted by token */
+  /** [N] row numbers of dx, sorted by token */
   rows: View;
   /** [N, C] */
   dx: View;
@@ -59,7 +57,7 @@ interface EmbedBwdArgs {
   C: number;
 }
 
-/** Records dtable[token] += sum of its rows of dx, in a fixed order. */
+/** Records dtable[token] += sum of the rows of dx with that token, in a fixed order. */
 export function embedBwd(gpu: Gpu, { ids, start, rows, dx, dtable, U, C }: EmbedBwdArgs): void {
   expectElements('embed_bwd start [U + 1]', start, U + 1);
   for (const { view, first, rows: count } of dtable)

@@ -4,9 +4,9 @@ import type { Gpu } from '../device.ts';
 export const groupsOf = (threads: number): number => Math.ceil(threads / 64);
 
 /**
- * Grid of row-wise kernels: LANES threads per row, WG / LANES rows per workgroup. LANES is fixed per adapter, because
- * it fixes the order of the sums: rollout and training must use the same. One thread per row is fastest on a software
- * adapter, where barriers are slow (docs/lab/log.md). Hardware needs neighbouring threads on neighbouring columns.
+ * Grid of kernels that work row by row: LANES threads per row, WG / LANES rows per workgroup. LANES is fixed per adapter, because it fixes
+ * the order of the sums, which must be the same in rollout and training. One thread per row is fastest on a software adapter, where
+ * barriers are slow (docs/lab/log.md). On hardware, neighbouring threads must read neighbouring columns.
  */
 export const rowGrid = (gpu: Gpu): { WG: number; LANES: number } => (gpu.adapter.isSoftware ? SOFTWARE : HARDWARE);
 const SOFTWARE = { WG: 16, LANES: 1 };
@@ -18,7 +18,10 @@ export function rowGroups(gpu: Gpu, rows: number): number {
   return Math.ceil(rows / (WG / LANES));
 }
 
-/** Threads that share one row in sample.wgsl. Its bisection has few barriers compared with its passes over the row. */
+/**
+ * Number of threads per row in sample.wgsl. It can be larger than that of other kernels, because the bisection has few barriers compared
+ * with its passes over the row.
+ */
 export const rowThreads = (gpu: Gpu): { WG: number } => (gpu.adapter.isSoftware ? FEW_THREADS : MANY_THREADS);
 const FEW_THREADS = { WG: 4 };
 const MANY_THREADS = { WG: 64 };

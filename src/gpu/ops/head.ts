@@ -56,14 +56,14 @@ export function headStats(gpu: Gpu, { logits, stats, R, V, temperature }: HeadSt
   gpu.dispatch(headStatsKernel, { logits, stats }, { R, V, invT: 1 / temperature }, rowGroups(gpu, R), rowGrid(gpu));
 }
 
-/** Entries of a chunk of rows. */
+/** Arguments on the entries (tokens to predict) whose rows are in a chunk of logits. */
 interface HeadEntriesArgs extends HeadStatsArgs {
   /** [E] */
   entryRow: View;
   /** [E] */
   targets: View;
   E: number;
-  /** Head row that corresponds to row 0 of logits. */
+  /** Number of the head row that is row 0 of `logits`. */
   firstRow: number;
 }
 
@@ -87,9 +87,7 @@ interface HeadCdfArgs extends HeadEntriesArgs {
   cdf: View;
 }
 
-/**
- * Records the bounds of the target in its row's cumulative distribution, for every entry whose row is in this chunk.
- */
+/** Records the bounds of each entry's target in the cumulative distribution of its row. Skips entries whose row is not in this chunk. */
 export function headCdf(gpu: Gpu, args: HeadCdfArgs): void {
   const { logits, stats, entryRow, targets, cdf, E, R, V, firstRow, temperature } = args;
   expectElements('head_cdf cdf [E, 3]', cdf, E * 3);
@@ -111,7 +109,7 @@ interface HeadBwdArgs extends HeadStatsArgs {
   firstRow: number;
 }
 
-/** Records logits -> d loss / d logits, in place. */
+/** Replaces logits by the gradient of the loss with respect to them. */
 export function headBwd(gpu: Gpu, args: HeadBwdArgs): void {
   const { logits, stats, rowStart, rowEntries, targets, dLogp, dEntropy, R, V, firstRow, temperature } = args;
   expectElements('head_bwd logits [R, V]', logits, R * V);

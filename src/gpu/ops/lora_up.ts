@@ -38,9 +38,7 @@ const loraUpBwdBKernel = defineKernel({
   params,
 });
 
-/**
- * Columns of one adapted module in y: the first one and their number. At most three modules share a matrix (q, k, v).
- */
+/** Columns of one adapted module in y: the first column and their number. At most three modules (q, k, v) share a matrix. */
 export interface LoraSpan {
   column: number;
   width: number;
@@ -52,7 +50,7 @@ interface LoraUpShape {
   R: number;
   /** Columns of y. */
   Y: number;
-  /** Ascending by column. T = spans.length * R, J = the sum of their widths. */
+  /** Column ranges of the adapted modules, in ascending order. T = spans.length * R, J = the sum of their widths. */
   spans: readonly LoraSpan[];
   scale: number;
 }

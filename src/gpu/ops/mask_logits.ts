@@ -12,7 +12,7 @@ const maskLogitsKernel = defineKernel({
   params: { n: 'u32', V: 'u32' },
 });
 
-/** Words of one slot's mask. */
+/** Number of words in the mask of one slot. */
 export const maskWords = (V: number): number => Math.ceil(V / 32);
 
 interface MaskLogitsArgs {
@@ -26,7 +26,7 @@ interface MaskLogitsArgs {
   V: number;
 }
 
-/** Records a mask: tokens outside their slots' masks cannot be sampled. Layouts: kernels/mask_logits.wgsl. */
+/** Records the masking of logits: tokens outside the mask of their slot cannot be sampled. Layouts: kernels/mask_logits.wgsl. */
 export function maskLogits(gpu: Gpu, { entries, masks, adjusted, n, V }: MaskLogitsArgs): void {
   expectElements('mask_logits entries [n, 4]', entries, n * 4);
   expectElements('mask_logits adjusted [n, V]', adjusted, n * V);

@@ -25,12 +25,12 @@ export const matmulKernel = kernelFamily(
 );
 
 /**
- * Largest number of rows for each tile, and the tile to use instead if more than a sixteenth of its columns were past
- * the end. The last entry has no upper bound.
+ * Table of tiles. An entry has the largest number of rows that its tile is used for, the tile, and optionally a narrower tile. The narrower
+ * tile is used if more than a sixteenth of the tile's columns would be past the end of y. The last entry has no upper bound.
  */
 export type MatmulTable = readonly (readonly [upToRows: number, tile: MatmulVariant, narrower?: MatmulVariant])[];
 
-/** Fastest tile by rows for each adapter family; see docs/lab/log.md. `wide` and `none` were not measured. */
+/** Fastest tile by number of rows, for each adapter family; see docs/lab/log.md. Those of `wide` and `none` were not measured. */
 const BY_ROWS: Record<AdapterFamily, MatmulTable> = {
   four: [
     [4, 'subgroup4_4x4'],
@@ -55,21 +55,21 @@ const BY_ROWS: Record<AdapterFamily, MatmulTable> = {
 
 const pinned = new WeakMap<Gpu, MatmulTable>();
 
-/** Sets the tiles that this device uses; undefined restores the built-in table. */
+/** Sets the tiles that this device uses. Undefined restores the built-in table. */
 export function useMatmulTable(gpu: Gpu, table: MatmulTable | undefined): void {
   if (table) pinned.set(gpu, table);
   else pinned.delete(gpu);
 }
 
-/** Tiles that this device uses: measured or pinned ones, otherwise the built-in table of its family. */
+/** Returns the tiles that this device uses: those set by `useMatmulTable`, otherwise the built-in ones of its family. */
 export const matmulTable = (gpu: Gpu): MatmulTable => pinned.get(gpu) ?? BY_ROWS[adapterFamily(gpu.adapter)];
 
-/** True if the built-in table was measured on such an adapter. */
+/** True if the built-in table was measured on adapters of this family. */
 export const isMeasured = ({ adapter }: Gpu): boolean => ['four', 'eight'].includes(adapterFamily(adapter));
 
 /**
- * Chooses the tile by rows and columns. Loads dominate the cost, and the lanes of a subgroup can share them. If `K` is
- * given, the tile is about to be used, so that a compiled one is chosen.
+ * Chooses the tile by rows and columns. Loads dominate the cost, and the lanes of a subgroup can share them. If `K` is given, the tile is
+ * used immediately, so one that is already compiled is chosen.
  */
 export function chooseMatmul(gpu: Gpu, M: number, N: number, K = 0): MatmulVariant {
   const [, tile, narrower] = matmulTable(gpu).find(([rows]) => M <= rows)!;
@@ -81,15 +81,15 @@ export function chooseMatmul(gpu: Gpu, M: number, N: number, K = 0): MatmulVaria
   return compiledTile(gpu, best);
 }
 
-/** Returns a compiled tile with the same bits, until the wanted one is compiled: the one for the largest number of rows. */
+/** Returns a tile to use until the wanted one is compiled, with the same bits: of the compiled tiles, the one for the most rows. */
 function compiledTile(gpu: Gpu, wanted: MatmulVariant): MatmulVariant {
   const there = matmulTable(gpu).filter(([, tile]) => !gpu.isCompiling(matmulKernel(tile)));
   return there.at(-1)?.[1] ?? wanted;
 }
 
 /**
- * Maximum number of sums that a hardware GPU's thread has registers for. A software adapter spills them to a stack without being
- * slower.
+ * Maximum number of sums that fit into the registers of a hardware GPU's thread. A software adapter keeps more sums on a stack without
+ * being slower.
  */
 const MOST_SUMS = 64;
 
@@ -104,20 +104,17 @@ export function runsOn({ adapter }: Gpu, variant: MatmulVariant): boolean {
   return adapter.subgroupSize >= tile.subgroup && adapter.subgroupMaxSize <= tile.workgroup;
 }
 
-/** Tiles that `chooseMatmul` can choose on this adapter, largest first, because it takes longest to compile. */
+/** Returns the kernels that `chooseMatmul` can choose on this adapter, largest tile first, because the largest takes longest to compile. */
 export const matmulKernels = (gpu: Gpu): Kernel[] => kernelsOf(matmulTable(gpu));
 
-/**
- * Returns the kernels to compile first. Tiles for many rows are postponed, because a software adapter compiles them
- * slowest.
- */
+/** Returns the kernels to compile first. Tiles for many rows are postponed, because they take longest to compile on a software adapter. */
 export function firstMatmulKernels(gpu: Gpu): Kernel[] {
   const table = matmulTable(gpu);
   return kernelsOf(table.length > 1 ? table.slice(0, -1) : table);
 }
 
 /**
- * Multiplications after which a missing tile for many rows has cost a software adapter as much time as its compilation.
+ * After this number of multiplications, not having the tile for many rows has cost a software adapter as much time as compiling that tile.
  */
 export const WORTH_COMPILING = 5e9;
 
@@ -142,7 +139,7 @@ export interface MatmulArgs {
   K: number;
   /** True for y += instead of y =. */
   accumulate?: boolean;
-  /** Fixes the tile, for tests and benchmarks. */
+  /** Tile to use instead of the fastest one, for tests and benchmarks. */
   variant?: MatmulVariant;
 }
 
@@ -159,10 +156,9 @@ export function matmulNt(gpu: Gpu, args: MatmulArgs): void {
 }
 
 /**
- * Records y [M, N / 2] = silu(gate) * up, where x b = [gate | up], if the chosen tile supports it; the bits equal those
- * of the product followed by `swiglu`. Otherwise records nothing and returns false. Also returns false for a y of
- * halves: the separate kernels round gate and up to halves in between, and lavapipe's compiler would remove such a
- * rounding within a kernel.
+ * Records y [M, N / 2] = silu(gate) * up, where x b = [gate | up], if the chosen tile supports it. The bits equal those of the product
+ * followed by `swiglu`. Otherwise records nothing and returns false. Also returns false if y has halves: the separate kernels round gate
+ * and up to halves in between, and lavapipe's compiler would remove such a rounding inside a kernel.
  */
 export function gatedMatmul(gpu: Gpu, args: Omit<MatmulArgs, 'add' | 'bias' | 'accumulate'>): boolean {
   const { M, N, K } = args;
@@ -172,7 +168,7 @@ export function gatedMatmul(gpu: Gpu, args: Omit<MatmulArgs, 'add' | 'bias' | 'a
   return true;
 }
 
-/** True if a tile supports added = 3, SwiGLU. */
+/** True if a tile supports SwiGLU inside the product (`added` = 3). */
 export const isGated = (tile: MatmulTile): boolean => 'gated' in tile && tile.gated === true;
 
 interface MatmulTnArgs {
@@ -210,15 +206,15 @@ function record(
   expectElements(`matmul y [M, ${width === N ? 'N' : 'N / 2'}]`, y, M * width);
   const chosen = variant ?? chooseMatmul(gpu, M, N, K);
   const values = { ...sizes, added, accumulate };
-  // A binding that is not added must still be bound. It is bound as plain bytes, because `add` never has halves.
+  // WGSL requires a buffer for the binding `add` even if nothing is added. x is bound as plain bytes, because `add` never has halves.
   const unused = x.half ? { ...x, half: false } : x;
   const views = { a: x, b, add: add ?? bias ?? unused, y };
   gpu.dispatch(matmulKernel(chosen), views, values, groups(gpu, MATMUL_TILES[chosen], M, N));
 }
 
 /**
- * Number of workgroups for every tile. The subgroup size can vary within [min, max] of the adapter; the number covers
- * both ends.
+ * Returns the number of workgroups for every tile. The adapter can use any subgroup size from its minimum to its maximum, so the number is
+ * enough for both.
  */
 function groups({ adapter }: Gpu, tile: MatmulTile, M: number, N: number): number {
   if ('depth' in tile) return Math.ceil(M / (16 * tile.rows)) * Math.ceil(N / (16 * tile.cols));

@@ -1,5 +1,5 @@
 /**
- * Products with packed weights, which are converted to float32 as they are loaded. Imported only if there are such
+ * Matrix products with packed weights, which are converted to float32 as they are loaded. This file is imported only if a model has such
  * weights.
  */
 
@@ -63,11 +63,11 @@ export function packedRunsOn({ adapter }: Gpu, variant: PackedVariant): boolean 
 export interface PackedMatmulArgs extends Omit<MatmulArgs, 'variant'> {
   /** True if b is [N, K]. */
   transposed?: boolean;
-  /** Fixes the tile, for tests and benchmarks. */
+  /** Tile to use instead of the fastest one, for tests and benchmarks. */
   tile?: PackedVariant;
 }
 
-/** Tiles that products of any size can choose on this adapter. */
+/** Returns the kernels that products of any size can choose on this adapter. */
 export const packedKernels = (gpu: Gpu): Kernel[] => tilesOf(gpu).map(([, variant]) => packedKernel(variant));
 
 /** Compiles the kernels that products with these weights will use. */
@@ -87,7 +87,7 @@ export function matmulPacked(gpu: Gpu, args: PackedMatmulArgs): void {
   const variant = args.tile ?? tilesOf(gpu).find(([rows]) => M <= rows)![1];
   const lies = transposed ? { run: K, block: 8, col: K } : { run: N, block: 8 * N, col: 1 };
   const values = { M, N, K, ...lies, added: add ? 2 : bias ? 1 : 0, accumulate: args.accumulate ? 1 : 0 };
-  // A binding that is not added must still be bound. It is bound as plain bytes, because `add` never has halves.
+  // WGSL requires a buffer for the binding `add` even if nothing is added. x is bound as plain bytes, because `add` never has halves.
   const unused = x.half ? { ...x, half: false } : x;
   const views = { a: x, b, add: add ?? bias ?? unused, y };
   const overrides = overridesOf(format, transposed ? 1 : 0);
@@ -97,8 +97,8 @@ export function matmulPacked(gpu: Gpu, args: PackedMatmulArgs): void {
 const overridesOf = (format: PackedFormat, NT: number) => ({ FORMAT: PACKED_FORMATS.indexOf(format), NT });
 
 /**
- * Number of workgroups for every tile. The subgroup size can vary within [min, max] of the adapter; the number covers
- * both ends.
+ * Returns the number of workgroups for every tile. The adapter can use any subgroup size from its minimum to its maximum, so the number is
+ * enough for both.
  */
 function groups({ adapter }: Gpu, { rows, workgroup, lanes }: PackedTile, M: number, N: number): number {
   const need = (size: number) => Math.ceil((Math.ceil(M / rows) * Math.ceil(N / (8 * size))) / (workgroup / size));

@@ -22,10 +22,10 @@ const newtonSchulzKernel = defineKernel({
   params: { d: 'u32', a: 'f32', b: 'f32', c: 'f32' },
 });
 
-/** Keller Jordan's quintic: moves singular values to about 1 (0.7 to 1.2) in five steps. */
+/** Coefficients of Keller Jordan's quintic polynomial. Five steps move singular values to about 1 (0.7 to 1.2). */
 const [A, B, C] = [3.4445, -4.775, 2.0315];
 const STEPS = 5;
-/** Same as in torch.optim.Muon; for a smaller norm the update shrinks. */
+/** Lower bound of the norm, same as in torch.optim.Muon. If the norm is smaller, the update shrinks. */
 const EPS = 1e-7;
 
 interface NewtonSchulzArgs {
@@ -33,7 +33,7 @@ interface NewtonSchulzArgs {
   x: View;
   /** [rows, cols] out */
   y: View;
-  /** [d, d] scratch each, d = min(rows, cols) */
+  /** [d, d] scratch for each of both, d = min(rows, cols) */
   gram: View;
   square: View;
   /** [NORM_SLOTS] scratch */
@@ -45,8 +45,8 @@ interface NewtonSchulzArgs {
 }
 
 /**
- * Records y = scale * (the nearly orthogonal matrix of x's singular vectors), with products of the smaller Gram matrix:
- * of x x^T if x is wide, of x^T x if it is tall.
+ * Records y = scale * (the nearly orthogonal matrix with x's singular vectors). Uses products of the smaller Gram matrix: x x^T if x is
+ * wide, x^T x if x is tall.
  */
 export function newtonSchulz(gpu: Gpu, args: NewtonSchulzArgs): void {
   const { gram, square, partial, rows, cols, scale } = args;

@@ -1,4 +1,4 @@
-/** Packs weights into fewer bits as they are loaded. */
+/** Packs weights into fewer bits when a model is loaded. */
 
 import code from '../../../kernels/pack.wgsl?raw';
 import type { Gpu, View } from '../device.ts';
@@ -15,7 +15,7 @@ const packKernel = defineKernel({
   params: { n: 'u32' },
 });
 
-/** Records packed = x in the format. x [n], packed [packedBytes]. */
+/** Records the packing of x [n] in a format into `packed` [packedBytes]. */
 export function pack(gpu: Gpu, args: { x: View; packed: View; n: number; format: PackedFormat }): void {
   const { x, packed, n, format } = args;
   expectElements('pack x [n]', x, n);

@@ -6,22 +6,19 @@ import { defineKernel, type Kernel, type Scalar } from '../kernel.ts';
 import { expectElements } from '../view.ts';
 import { groupsOf } from './grid.ts';
 
-/**
- * A policy loss in the form that its kernels need. Plain data including its WGSL text, so that it can be sent to a
- * worker.
- */
+/** A policy loss in the form that its kernels need. It is plain data, WGSL text included, so that it can be sent to a worker. */
 export interface PolicyLossText {
   /** Name of the loss, for labels and errors. */
   lossMode: string;
-  /** Every number that the loss reads, by name: fields of `params` in its WGSL. */
+  /** Every number that the loss reads, by name. They become fields of `params` in the loss's WGSL. */
   numbers: Readonly<Record<string, number>>;
-  /** `fn rowGrad(t: Token) -> f32`, d loss / d logp of a token before its weight; see kernels/policy_loss.wgsl. */
+  /** WGSL of `fn rowGrad(t: Token) -> f32`: d loss / d logp of a token before its weight is applied; see kernels/policy_loss.wgsl. */
   wgsl: string;
-  /** `fn sequenceTerm(logRatio: f32, advantage: f32) -> f32`. Present if the loss needs sums over full sequences. */
+  /** WGSL of `fn sequenceTerm(logRatio: f32, advantage: f32) -> f32`. Undefined if the loss needs no sums over full sequences. */
   sequenceTermWgsl?: string;
 }
 
-/** A kernel of one loss, and the position of the loss's own text in it. */
+/** A kernel of one loss, and where the loss's own text is in it. */
 interface LossKernel<R extends string = string, W extends string = string> {
   kernel: Kernel<R, W>;
   text: string;
@@ -34,7 +31,7 @@ export interface LossKernels {
   stats: LossKernel<'logp' | 'inputs' | 'seqStart', 'stats'> | undefined;
 }
 
-/** Returns a kernel's file from its bindings on. The loss's own text replaces everything before them. */
+/** Returns the text of a kernel file from its bindings on. The loss's own text replaces everything before them. */
 const frameOf = (code: string): string => code.slice(code.indexOf('@group(0) @binding(0)'));
 
 /** Maximum number of fields in the parameters of a kernel. */
@@ -93,7 +90,7 @@ export function policyLossKernels(loss: PolicyLossText): LossKernels {
   return kernels;
 }
 
-/** Compiles the kernels of a loss in advance. Throws InputError with the compiler's message if its text is wrong. */
+/** Compiles the kernels of a loss in advance. Throws InputError with the compiler's message if the loss's text is wrong. */
 export async function preparePolicyLoss(gpu: Gpu, loss: PolicyLossText): Promise<void> {
   const { row, stats } = policyLossKernels(loss);
   for (const lossKernel of stats ? [row, stats] : [row]) {
@@ -130,7 +127,7 @@ const KL_IDS: Readonly<Record<string, number>> = {
 };
 const NO_CLAMP = 1e30;
 
-/** Id of a KL type. k1+, k3+, abs+ have the gradient of k2. */
+/** Returns the kernel's number of a KL type. k1+, k3+ and abs+ have the gradient of k2. */
 function klId(type: string): number {
   const id = type.endsWith('+') ? KL_IDS.k2 : KL_IDS[type];
   if (id === undefined)
@@ -144,18 +141,18 @@ export interface PolicyRows {
   advantages: ArrayLike<number>;
   weights: ArrayLike<number>;
   refLogProbs?: ArrayLike<number> | undefined;
-  /** Default: weights. */
+  /** Weights of the KL term, [E]. Default: `weights`. */
   klWeights?: ArrayLike<number> | undefined;
-  /** 1 = trained. Default: all. */
+  /** [E] 1 = the entry is trained. Default: all entries. */
   mask?: ArrayLike<number> | undefined;
-  /** 1 = selected by clip-cov / kl-cov. Default: no entry. */
+  /** [E] 1 = the entry is selected by clip-cov or kl-cov. Default: no entry. */
   selected?: ArrayLike<number> | undefined;
 }
 
-/** Numbers per row of `inputs`. */
+/** Number of values per row of `inputs`. */
 export const POLICY_INPUTS = 6;
 
-/** Packs [E, 6] for the `inputs` view. */
+/** Packs the inputs of all entries as [E, 6] for the view `inputs`. */
 export function packPolicyRows(rows: PolicyRows): Float32Array<ArrayBuffer> {
   const E = rows.oldLogProbs.length;
   const out = new Float32Array(E * POLICY_INPUTS);
@@ -167,7 +164,7 @@ export function packPolicyRows(rows: PolicyRows): Float32Array<ArrayBuffer> {
   return out;
 }
 
-/** Returns [E] the sample of each entry, from seqStart [S + 1]. */
+/** Returns the sample of each entry [E], from seqStart [S + 1]. */
 export function entrySamples(seqStart: ArrayLike<number>): Uint32Array<ArrayBuffer> {
   const out = new Uint32Array(seqStart[seqStart.length - 1]);
   for (let s = 0; s + 1 < seqStart.length; s++) out.fill(s, seqStart[s], seqStart[s + 1]);
@@ -176,7 +173,7 @@ export function entrySamples(seqStart: ArrayLike<number>): Uint32Array<ArrayBuff
 
 interface PolicyLossArgs {
   loss: PolicyLossText;
-  /** KL to the reference: its estimator, its weight (0 = off) and the bound on k3. Default of the bound: unlimited. */
+  /** KL to the reference: its estimator, its weight (0 = off) and the upper bound of k3. Default of the bound: unlimited. */
   kl: { type: string; coef: number; clamp?: number | undefined };
   /** [E] */
   logp: View;
@@ -194,7 +191,7 @@ interface PolicyLossArgs {
   S: number;
 }
 
-/** Records d loss / d logp of a micro-batch. */
+/** Records d loss / d logp for the entries of a micro-batch. */
 export function policyLoss(gpu: Gpu, args: PolicyLossArgs): void {
   const { loss, kl, logp, inputs, entrySample, seqStart, stats, dLogp, E, S } = args;
   expectElements('policy_loss logp [E]', logp, E);

@@ -77,7 +77,7 @@ interface QkNormBwdArgs extends Heads {
   partial: View;
 }
 
-/** Records dweight += and dqkv (in place) of qkNorm. */
+/** Records the backward pass of qkNorm: adds to dweight, and changes dqkv in place. */
 export function qkNormBwd(gpu: Gpu, args: QkNormBwdArgs): void {
   const { qkv, weight, rstd, dqkv, dweight, partial, N, H, K, D } = args;
   const blocks = Math.ceil(N / RMSNORM_BLOCK_ROWS);

@@ -31,7 +31,7 @@ const rmsnormBwdWeightKernel = defineKernel({
   params: { N: 'u32', C: 'u32' },
 });
 
-/** Rows that one thread of rmsnorm_bwd_weight.wgsl sums; `partial` needs ceil(N / RMSNORM_BLOCK_ROWS) rows. */
+/** Number of rows that one thread of rmsnorm_bwd_weight.wgsl sums. `partial` needs ceil(N / RMSNORM_BLOCK_ROWS) rows. */
 export const RMSNORM_BLOCK_ROWS = 64;
 
 interface RmsnormArgs {
@@ -78,7 +78,7 @@ interface RmsnormBwdArgs {
   C: number;
 }
 
-/** Records dx (plus dres) and dweight += of rmsnorm. */
+/** Records the backward pass of rmsnorm: dx (plus dres), and adds to dweight. */
 export function rmsnormBwd(gpu: Gpu, args: RmsnormBwdArgs): void {
   const { x, weight, rstd, dy, dres, dx, dweight, partial, N, C } = args;
   const blocks = Math.ceil(N / RMSNORM_BLOCK_ROWS);

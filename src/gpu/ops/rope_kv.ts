@@ -30,7 +30,7 @@ export interface Heads {
   D: number;
 }
 
-/** One thread per row, block of four heads, and pair. */
+/** Number of threads: one per row, block of four heads, and rotated pair. */
 const threads = ({ N, H, K, D }: Heads): number => (N * Math.ceil((H + 2 * K) / 4) * D) / 2;
 
 interface RopeKvArgs extends Heads {
@@ -48,7 +48,7 @@ interface RopeKvArgs extends Heads {
   kv: View;
 }
 
-/** Records the split, rotation and cache write of kernels/rope_kv.wgsl. */
+/** Records the split of qkv, the rotation and the write to the cache; see kernels/rope_kv.wgsl. */
 export function ropeKv(gpu: Gpu, { qkv, positions, kvRows, table, q, kv, N, H, K, D }: RopeKvArgs): void {
   expectElements('rope_kv qkv [N, (H + 2K) * D]', qkv, N * (H + 2 * K) * D);
   expectElements('rope_kv q [N, H * D]', q, N * H * D);

@@ -36,14 +36,14 @@ interface SampleArgs {
   state: View;
   /** [slots, cap, 3] out */
   drawn: View;
-  /** First entry of live to sample for, and number of entries. */
+  /** First entry of `live` to sample for, and number of entries. */
   first: number;
   n: number;
   V: number;
   cap: number;
 }
 
-/** Records one sampled token for each of the entries first .. first + n - 1 of live. Layouts: kernels/sample.wgsl. */
+/** Records the sampling of one token for each of the entries first .. first + n - 1 of `live`. Layouts: kernels/sample.wgsl. */
 export function sample(gpu: Gpu, args: SampleArgs): void {
   const { logits, stats, live, control, stops, state, drawn, first, n, V, cap } = args;
   expectElements('sample live [rows, 4]', live, (first + n) * 4);

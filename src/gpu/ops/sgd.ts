@@ -23,7 +23,7 @@ const momentumKernel = defineKernel({
 interface SgdArgs {
   /** [3] */
   clip: View;
-  /** [n] each; g is cleared */
+  /** w and g: [n] each; g is cleared */
   w: View;
   g: View;
   n: number;
@@ -47,7 +47,7 @@ export function sgd(gpu: Gpu, { clip, w, g, n, lr, decay = 0, l2 = 0, sign = fal
 interface MomentumArgs {
   /** [3] */
   clip: View;
-  /** [n] each; g becomes the update */
+  /** w, g and m: [n] each; g becomes the update */
   w: View;
   g: View;
   m: View;

@@ -12,7 +12,7 @@ const transposeKernel = defineKernel({
   params: { N: 'u32', C: 'u32' },
 });
 
-/** Columns per thread, same as in the WGSL. */
+/** Number of columns per thread; same value as in the WGSL. */
 const EACH = 8;
 
 /** Records y = x^T. x [N, C], y [C, N] out. */

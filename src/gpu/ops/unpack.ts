@@ -20,7 +20,7 @@ const overrides = (GATHER: number) =>
 const [WHOLE, GATHERED] = [overrides(0), overrides(1)];
 const optionsOf = (format: PackedFormat, of: Record<string, number>[]) => of[PACKED_FORMATS.indexOf(format)];
 
-/** Records y = the n values as float32. */
+/** Records y = n packed values as float32. */
 export function unpack(gpu: Gpu, args: { packed: View; y: View; n: number; format: PackedFormat }): void {
   const { packed, y, n, format } = args;
   expectElements('unpack packed [words]', packed, packedBytes(format, n) / 4);
@@ -38,7 +38,7 @@ interface UnpackRowsArgs {
   y: View;
   N: number;
   C: number;
-  /** Token of the table's first row. */
+  /** Token id of the first row of the table. */
   first: number;
   rows: number;
   format: PackedFormat;

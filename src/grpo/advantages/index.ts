@@ -39,18 +39,21 @@ export interface AdvantageInputs {
   rewards: ArrayLike<number>;
   /** [N] group of each sample; the samples of one prompt share it. */
   groups: ArrayLike<GroupId>;
-  /** One array per sample: 1 = trained token. */
+  /** Loss masks, one array per sample: 1 = trained token. */
   masks: readonly ArrayLike<number>[];
-  /** One array per sample: 1 = sampled by the policy, rejected tokens included. Default: `masks`. */
+  /**
+   * One array per sample: 1 = sampled by the policy, including tokens that rollout correction rejected. Default:
+   * `masks`.
+   */
   sampled?: readonly ArrayLike<number>[];
   /**
    * For reinforce_plus_plus and remax: one array per sample, the reward of each token. Default: the outcome on the last
    * sampled token.
    */
   tokenRewards?: readonly Float64Array[];
-  /** For gdpo: [K][N] single rewards. */
+  /** For gdpo: [K][N] rewards of K reward functions, not yet combined. */
   components?: readonly ArrayLike<number>[];
-  /** For remax: [N] reward of the greedy answer. */
+  /** For remax: [N] reward of the greedy answer to each sample's prompt. */
   baselines?: ArrayLike<number>;
   /** For turn_loo: one array per sample, the reward of each turn. */
   turnRewards?: readonly ArrayLike<number>[];
@@ -62,11 +65,11 @@ export interface AdvantageInputs {
 
 /** Settings of the estimators. */
 export interface AdvantageOptions {
-  /** For grpo, gdpo and grpo_passk: see ScaleRewards. Default: 'group'. */
+  /** For grpo, gdpo and grpo_passk: divisor of the advantages; see ScaleRewards. Default: 'group'. */
   scaleRewards?: ScaleRewards;
   /** For reinforce_plus_plus and turn_loo: discount per token or turn. Default: 1. */
   gamma?: number;
-  /** For rae: share of its value that a role's baseline keeps at each sample. Default: 0.95. */
+  /** For rae: decay of each role's running mean per sample. Default: 0.95. */
   raeDecay?: number;
   /** For gdpo: [K] weight of each reward. */
   rewardWeights?: readonly number[];
@@ -144,7 +147,7 @@ export function ownAdvantages(
 const own: Record<string, CustomAdvantage> = {};
 const share = shareEntries<CustomAdvantage>('advantage', (name, advantage) => (own[name] = advantage));
 
-/** Returns the custom estimator registered by that name; undefined otherwise. */
+/** Returns the custom estimator registered under a name; undefined if the name is not registered. */
 export const ownAdvantage = (name: string): CustomAdvantage | undefined =>
   Object.hasOwn(own, name) ? own[name] : undefined;
 

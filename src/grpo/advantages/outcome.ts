@@ -6,7 +6,7 @@
 
 export type GroupId = number | string;
 
-/** Constant that is added to a standard deviation before a division by the sum. */
+/** Constant added to a standard deviation by which advantages are divided, so that the divisor is never 0. */
 const EPSILON = 1e-6;
 
 /** Returns sample indices by group, in order of first appearance. Samples without a reward are omitted. */
@@ -44,8 +44,8 @@ type GroupRule = (rewards: number[], indices: number[]) => number[];
 
 /**
  * Applies `rule` to each group. Samples without a reward keep advantage 0. If only one sample of a larger group has a
- * reward, it also keeps 0, because there is nothing to compare it with (TRL's rule). A group of one sample goes through
- * `rule`.
+ * reward, it also keeps 0, because there is nothing to compare it with (TRL's rule). `rule` is also applied to groups
+ * of one sample.
  */
 function perGroup(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>, rule: GroupRule): Float64Array {
   const advantages = new Float64Array(rewards.length);
@@ -112,7 +112,7 @@ export function opo(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>, leng
 
 /**
  * GRPO pass@k (arXiv:2503.19595): only the best sample of a group has an advantage: (best - second) / (std + 1e-6), or
- * without the division. Throws for a group of one, as verl does.
+ * best - second if scaling is off. Throws for a group of one, as verl does.
  */
 export function grpoPassk(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>, normByStd = true): Float64Array {
   return perGroup(rewards, groups, (rs) => {
@@ -125,7 +125,10 @@ export function grpoPassk(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>
   });
 }
 
-/** GPG (arXiv:2504.02546): A = alpha (r - mean_group), where alpha = samples / samples with a nonzero reward. */
+/**
+ * GPG (arXiv:2504.02546): A = alpha (r - mean_group), where alpha = number of samples / number of samples with a
+ * nonzero reward.
+ */
 export function gpg(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>): Float64Array {
   const known = Array.from(rewards).filter((r) => !Number.isNaN(r));
   const alpha = known.length / Math.max(known.filter((r) => r !== 0).length, 1);

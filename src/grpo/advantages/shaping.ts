@@ -1,4 +1,7 @@
-/** Changes to rewards and coefficients around the loss: length penalties, masks, and the entropy target. */
+/**
+ * Changes to rewards, masks and coefficients before the loss: length penalties, overlong filtering, and the adaptive
+ * entropy bonus.
+ */
 
 import { type GroupId, indicesByGroup, mean } from './outcome.ts';
 
@@ -26,9 +29,9 @@ export function overlongPenalty(
 
 /** Lengths of a sample, for `lengthPenalties`. */
 interface SampleLength {
-  /** Tokens that the policy sampled. */
+  /** Number of tokens that the policy sampled. */
   outputTokens: number;
-  /** Tokens that the policy did not sample: prompt and tool outputs. */
+  /** Number of tokens that the policy did not sample: prompt and tool outputs. */
   inputTokens: number;
   turns: number;
 }
@@ -82,14 +85,14 @@ export function maskTruncated(masks: readonly ArrayLike<number>[], stopReasons: 
 interface EntropyController {
   /** Current coefficient. It applies only if the last entropy was at or below the target. */
   entropyCoeff: number;
-  /** Nats per token. */
+  /** Target entropy in nats per token. */
   entropyTarget: number;
   entropyCoeffDelta: number;
   entropyCoeffMin: number;
   entropyCoeffMax: number;
 }
 
-/** Returns the controller after a step of mean token entropy `entropy`, and the coefficient for the next step. */
+/** Returns the state after a step whose mean token entropy was `entropy`, with the coefficient of the next step. */
 export function updateEntropy(
   controller: EntropyController,
   entropy: number,

@@ -1,12 +1,12 @@
 /**
- * Token-level estimators: whitened over the batch, or with rewards on single tokens. Arrays are one per sample; in
- * `masks`, 1 = trained token.
+ * Token-level estimators: advantages are whitened over the batch, or computed from rewards of single tokens. Arrays are
+ * one per sample; in `masks`, 1 = trained token.
  */
 
 import { grpo, type GroupId, type ScaleRewards } from './outcome.ts';
 
 /**
- * Returns one value per token: the sample's number where the mask is 1, 0 elsewhere.
+ * Returns one value per token: the sample's value where the mask is 1, 0 elsewhere.
  * @param masks one array per sample, 1 = trained token
  */
 export function broadcast(perSample: ArrayLike<number>, masks: readonly ArrayLike<number>[]): Float64Array[] {
@@ -14,8 +14,8 @@ export function broadcast(perSample: ArrayLike<number>, masks: readonly ArrayLik
 }
 
 /**
- * Returns (x - mean) / sqrt(var + 1e-8) over the trained tokens of all samples (unbiased variance), 0 where masked.
- * With fewer than two trained tokens the variance is undefined, and every value is 0.
+ * Returns (x - mean) / sqrt(var + 1e-8) over the trained tokens of all samples (unbiased variance), 0 for all other
+ * tokens. With fewer than two trained tokens the variance is undefined, and every value is 0.
  */
 export function whiten(values: readonly Float64Array[], masks: readonly ArrayLike<number>[]): Float64Array[] {
   const over = (f: (x: number) => number): number => {
@@ -41,16 +41,16 @@ export function reinforcePlusPlusBaseline(
   return whiten(broadcast(centered, masks), maskMissing(rewards, masks));
 }
 
-/** Returns masks that exclude samples without a reward. */
+/** Returns the masks with those of samples without a reward set to 0. */
 export function maskMissing(rewards: ArrayLike<number>, masks: readonly ArrayLike<number>[]): ArrayLike<number>[] {
   return masks.map((mask, s) => (Number.isNaN(rewards[s]) ? new Float64Array(mask.length) : mask));
 }
 
 /**
- * REINFORCE++ (arXiv:2501.03262): discounted return-to-go over the trained tokens, whitened over the batch. The running
- * return passes tool tokens unchanged.
+ * REINFORCE++ (arXiv:2501.03262): discounted return-to-go over the trained tokens, whitened over the batch. Tool tokens
+ * leave the running return unchanged.
  * @param tokenRewards reward of each token; an outcome reward is on the last sampled token (`outcomeRewards`)
- * @param sampled masks before rejection; returns are summed over these
+ * @param sampled masks before rollout correction rejects tokens; returns are summed over these
  */
 export function reinforcePlusPlus(
   tokenRewards: readonly Float64Array[],
@@ -72,8 +72,9 @@ export function reinforcePlusPlus(
 }
 
 /**
- * ReMax (arXiv:2310.10505): return-to-go minus the reward of a greedy answer to the same prompt. As in verl, a masked
- * token in the middle keeps the return, without the baseline; no loss reads it. A missing baseline (NaN) is 0.
+ * ReMax (arXiv:2310.10505): return-to-go minus the reward of a greedy answer to the same prompt. As in verl, a token in
+ * the middle whose mask is 0 keeps the return, without the baseline; no loss reads that value. A missing baseline (NaN)
+ * is 0.
  */
 export function remax(
   tokenRewards: readonly Float64Array[],

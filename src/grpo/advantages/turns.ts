@@ -10,7 +10,7 @@ import { indicesByGroup, type GroupId } from './outcome.ts';
  *
  * The baseline does not depend on the sample itself, so the gradient stays unbiased however many turns each sample has.
  * @param turnRewards one array per sample: the reward of each of its turns (an outcome is in the last one); NaN = 0
- * @returns same shapes; a group of one keeps its returns
+ * @returns advantages in the same shape; in a group of one they are the returns
  */
 export function turnLeaveOneOut(
   turnRewards: readonly ArrayLike<number>[],
@@ -41,8 +41,8 @@ function baseline(others: readonly Float64Array[], turn: number): number {
 }
 
 /**
- * Index of each token's turn: every run of 1s in the sampled mask is one turn; -1 if the policy did not sample the token. A
- * mask after rejection has other runs, because a rejected token can split a turn or remove it.
+ * Index of each token's turn: every run of 1s in the sampled mask is one turn; -1 if the policy did not sample the token. Do not pass a
+ * mask from which rollout correction has removed rejected tokens: a rejected token can split a turn or remove it.
  */
 export function turnIndices(sampled: ArrayLike<number>): Int32Array {
   let turn = -1;
@@ -53,14 +53,14 @@ export function turnIndices(sampled: ArrayLike<number>): Int32Array {
   });
 }
 
-/** Number of turns of a sampled mask. */
+/** Number of turns in a sample's mask of sampled tokens. */
 export const turnCount = (sampled: ArrayLike<number>): number =>
   turnIndices(sampled).reduce((most, turn) => Math.max(most, turn), -1) + 1;
 
 /**
  * Spreads per-turn advantages over the trained tokens.
  * @param masks one array per sample, 1 = trained token
- * @param sampled masks before rejection, by which turns are counted
+ * @param sampled masks before rollout correction rejects tokens; turns are counted in these
  * @throws RangeError if a trained token's turn has no advantage
  */
 export function broadcastTurns(

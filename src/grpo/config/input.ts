@@ -1,20 +1,20 @@
 /**
- * Configs as a user writes them, inferred from the schemas. In the package these types are interfaces with a docstring for each key, which
- * an editor shows: `npm run build` prints them (scripts/lib/printedInputs.ts).
+ * Types of configs as a user writes them, inferred from the schemas. In the package these types are interfaces with a docstring for each
+ * key, which an editor shows: `npm run build` prints them (scripts/lib/printedInputs.ts).
  */
 
 import type * as v from 'valibot';
 import type { TRAIN_SCHEMA } from './schema/index.ts';
 import type { SFT_SCHEMA } from './sftSchema.ts';
 
-/** A training run, as a user writes it: the keys of docs/reference/config.md. */
+/** Config of a training run, as a user writes it: the keys of docs/reference/config.md. */
 export type TrainConfigInput = v.InferInput<typeof TRAIN_SCHEMA>;
 
-/** A supervised run, as a user writes it. */
+/** Config of a supervised run, as a user writes it. */
 export type SftConfigInput = v.InferInput<typeof SFT_SCHEMA>;
 
-/** `actor` of a training run, as a user writes it. */
+/** `actor` part of a training run's config, as a user writes it. */
 export type ActorInput = NonNullable<TrainConfigInput['actor']>;
 
-/** `rollout` of a training run, as a user writes it. */
+/** `rollout` part of a training run's config, as a user writes it. */
 export type RolloutInput = NonNullable<TrainConfigInput['rollout']>;

@@ -4,15 +4,16 @@ import * as v from 'valibot';
 
 export const ANY: [number, number] = [0, Infinity];
 export const SHARE: [number, number] = [0, 1];
-/** Lowest and highest temperature; others would overflow float32 logits. */
+/** Lowest and highest temperature. Temperatures outside this range would overflow float32 logits. */
 export const TEMPERATURE: [number, number] = [1e-6, 1e6];
 
-/** Range of float32, in which the GPU computes: beyond it a number is infinite or 0. */
+/** Range of float32, in which the GPU computes: larger numbers become infinite, smaller ones 0. */
 export const [MIN_FLOAT32, MAX_FLOAT32] = [1.1754943508222875e-38, 3.4028234663852886e38];
 
 /**
- * Largest count per unit. Larger counts would make a run hang or abort before it could say why. Tokens are positions,
- * which float32 counts exactly up to 2^24. Each other limit is far above the largest published runs and models.
+ * Largest allowed count per unit; with larger counts a run would hang or abort without an error message. Tokens are
+ * positions, which float32 counts exactly up to 2^24. Each other limit is far above the largest published runs and
+ * models.
  */
 export const MOST: Readonly<Record<string, number>> = {
   tokens: 2 ** 24,
@@ -28,13 +29,15 @@ export const MOST: Readonly<Record<string, number>> = {
   layers: 2 ** 10,
   passes: 2 ** 10,
 };
-/** Limit for steps, seeds, characters and other units, which only count or are limited by the work of the run. */
+/** Largest allowed count in all other units (steps, seeds, characters, ...), which need no memory by themselves. */
 const MOST_OF_OTHERS = 2 ** 31;
 
 /** A number that float32 can hold. */
 const finite = v.pipe(v.number(), v.finite(), v.minValue(-MAX_FLOAT32), v.maxValue(MAX_FLOAT32));
 
-/** Notes on a key. The documents, hints, exports and learner calls read them. */
+/**
+ * Notes on a config key. The reference page, error messages, the export to other trainers and the learner read them.
+ */
 type About = {
   /** Reason for the default, and the meaning if the key is missing. */
   why: string;
@@ -55,21 +58,21 @@ type About = {
   ofLoss?: true;
 };
 
-/** Notes, or only the reason. */
+/** Notes on a key, or only its `why` as text. */
 type Notes = string | About;
 
-/** Notes of a key, with its unit and its range. */
+/** Notes on a key, with its unit and its range. */
 type KeyDoc = About & {
-  /** 'prompts', 'tokens', 'nats', ...; '' for names and flags. */
+  /** Unit of the value: 'prompts', 'tokens', 'nats', ...; '' for names and flags. */
   unit: string;
-  /** Allowed values, as a reader sees them: '>= 1', 'a | b'. */
+  /** Allowed values, as documents and errors print them: '>= 1', 'a | b'. */
   range: string;
 };
 
 /** Type of a key's notes. It keeps the flags `live` and `ofLoss` as types, so that `Flagged` can select keys by them. */
 type DocOf<N> = KeyDoc & (N extends About ? Pick<N, keyof N & ('live' | 'ofLoss')> : unknown);
 
-/** Paths of the keys in a part that have the flag. */
+/** Paths of the keys in a part of the config that have the flag `F`. */
 export type Flagged<Entries, Flag extends 'live' | 'ofLoss'> = {
   [K in keyof Entries & string]: Entries[K] extends { entries: infer Inner } | { wrapped: { entries: infer Inner } }
     ? `${K}.${Flagged<Inner, Flag>}`
@@ -82,7 +85,7 @@ const about = (notes: Notes): About => (typeof notes === 'string' ? { why: notes
 
 const mostOf = (unit: string): number => MOST[unit] ?? MOST_OF_OTHERS;
 
-/** A schema with notes, as valibot types it. */
+/** Valibot's type of a schema with notes. */
 type Noted<S extends v.GenericSchema, N> = v.SchemaWithPipe<readonly [S, v.MetadataAction<v.InferOutput<S>, DocOf<N>>]>;
 
 /** A required key. */
@@ -103,7 +106,7 @@ const required = <const S extends v.GenericSchema, const N extends Notes>(
   return v.pipe(schema, v.metadata(doc as DocOf<N>));
 };
 
-/** A key with a default. Default undefined: a missing key means what `why` says. */
+/** Schema of a key with a default. If the default is undefined, `why` says what a missing key means. */
 const key = <const S extends v.GenericSchema, const D, const N extends Notes>(
   byDefault: D,
   schema: S,
@@ -132,7 +135,7 @@ export const count = <const D extends number | undefined, const N extends Notes>
   return key(byDefault, integer(unit, min), `integer >= ${min}`, unit, notes);
 };
 
-/** An integer; 0 is off, and verl's -1 is read as 0. */
+/** An integer; 0 turns the setting off, and verl's -1 is read as 0. */
 export const countOrOff = <const N extends Notes>(byDefault: number, unit: string, notes: N) => {
   const schema = v.pipe(
     integer(unit, -1),
@@ -141,7 +144,7 @@ export const countOrOff = <const N extends Notes>(byDefault: number, unit: strin
   return key(byDefault, schema, 'integer >= 0, or -1 = 0', unit, notes);
 };
 
-/** Like `count` without a default; also accepts verl's -1 for all. */
+/** Like `count`, but without a default; also accepts -1, with which verl means "all". */
 export const optionalCountOrAll = <const N extends Notes>(unit: string, notes: N) => {
   const schema = v.pipe(
     integer(unit, -1),
@@ -206,7 +209,10 @@ export const nameOf = <const T extends readonly string[], const N extends Notes>
   return key(byDefault, v.pipe(v.string(), named, v.picklist(options)), options.join(' | '), '', notes);
 };
 
-/** One of a list of names that can grow until a config is read. The range lists the names known when it is read. */
+/**
+ * A name from a list to which names can be registered until a config is read. The range lists the names that are known
+ * then.
+ */
 export const known = <T extends string, const D extends T | undefined, const N extends Notes>(
   byDefault: D,
   names: () => readonly T[],
@@ -228,7 +234,7 @@ export const text = <const D extends string | undefined, const N extends Notes>(
 /** Like `text`, but required. */
 export const requiredText = <const N extends Notes>(notes: N) => required(nonEmpty, 'text', '', notes);
 
-/** A text, a list of texts, or texts by name. */
+/** A text, a list of texts, or an object with a text for each name. */
 export const optionalTextOrTexts = <const N extends Notes>(notes: N) => {
   const named = v.pipe(
     v.record(v.string(), nonEmpty),
@@ -238,20 +244,20 @@ export const optionalTextOrTexts = <const N extends Notes>(notes: N) => {
   return key(undefined, v.union([nonEmpty, several, named]), 'text, list of texts, or texts by name', '', notes);
 };
 
-/** The path of a file, or the file's content; the reader of `T` checks the content. */
+/** The path of a file, or the file's content; the code that reads the key as `T` checks the content. */
 export const optionalPathOr = <T extends object>(notes: Notes, range: string) => {
   const tree = v.custom<T>((value) => typeof value === 'object' && value !== null && !Array.isArray(value));
   return key(undefined, v.union([nonEmpty, tree]), `path, or ${range}`, '', notes);
 };
 
-/** Named groups of settings, which their reader checks, or the path of a file with them. */
+/** Groups of settings by name, which the code that reads them checks, or the path of a file with such groups. */
 export const optionalTextOrGroups = <const N extends Notes>(notes: N) => {
   const setting = v.union([v.string(), finite, v.boolean(), v.array(v.string()), v.record(v.string(), v.string())]);
   const groups = v.record(v.string(), v.record(v.string(), setting));
   return key(undefined, v.union([nonEmpty, groups]), 'text, or settings by name', '', notes);
 };
 
-/** A number, or a text such as '0.5_2' that its reader parses. */
+/** A number, or a text such as '0.5_2' that the code that reads the key parses. */
 export const optionalNumberOrText = <const N extends Notes>(unit: string, notes: N) =>
   key(undefined, v.union([finite, v.string()]), 'number or text', unit, notes);
 
@@ -269,7 +275,7 @@ export const pair = <const N extends Notes>(byDefault: [number, number], [min, m
   return key(byDefault, v.strictTuple([one, one]), `two numbers in [${min}, ${max})`, '', notes);
 };
 
-/** One or more of `options`; a single one can be written without brackets. */
+/** A list of one or more of `options`; a single one can be written without brackets. */
 export const names = <
   const T extends readonly string[],
   const D extends NoInfer<T[number]>[] | undefined,
@@ -295,7 +301,9 @@ export const options = <const N extends Notes>(notes: N) =>
 export const namedNumbers = <const N extends Notes>(notes: N) =>
   key({}, v.record(v.string(), finite), 'named numbers', '', notes);
 
-/** A part of the config: unknown keys are errors; if missing, all keys have their defaults. */
+/**
+ * Schema of a part of the config: unknown keys are errors; if the part is missing, all its keys have their defaults.
+ */
 export const part = <T extends v.ObjectEntries>(entries: T) => v.strictObject(entries);
 
 function numberRange(min: number, max: number): string {
@@ -307,7 +315,7 @@ function numberRange(min: number, max: number): string {
 /** A key of a schema, with its notes. */
 export type DocumentedKey = KeyDoc & {
   path: string;
-  /** Undefined if a missing key has a meaning of its own. */
+  /** Default of the key. Undefined if the key has none; `why` then says what a missing key means. */
   default: unknown;
   required: boolean;
 };
@@ -337,7 +345,7 @@ export function keyDocs(schema: v.GenericSchema): DocumentedKey[] {
   return keys;
 }
 
-/** Returns the keys and the parts that contain them: "actor.optim.lr" adds "actor" and "actor.optim". */
+/** Returns the keys and the parts that contain them: for "actor.optim.lr" also "actor" and "actor.optim". */
 export function keysAndParts(schema: v.GenericSchema): Set<string> {
   const paths = keyDocs(schema).map((doc) => doc.path);
   return new Set(paths.flatMap((path) => path.split('.').map((_, i, keys) => keys.slice(0, i + 1).join('.'))));

@@ -10,7 +10,7 @@ import { copyOf, deleteAt, leaves, setAt, show, type Tree } from './tree.ts';
 import { readYaml } from './yaml.ts';
 
 export interface Override {
-  /** Text of the override: `actor.optim.lr=1e-4`. */
+  /** The override as written, such as `actor.optim.lr=1e-4`. */
   text: string;
   path: string;
   value: unknown;
@@ -25,8 +25,8 @@ export function readOverride(text: string): Override {
 }
 
 /**
- * Returns the file with the overrides applied, and the file's keys that were dropped for a recipe. The schema checks
- * later if keys exist.
+ * Returns the file with the overrides applied, and the file's keys that were dropped because an override chose another
+ * recipe. The schema checks later if the keys exist.
  */
 export function layOverrides(file: Tree, overrides: readonly Override[]): { tree: Tree; gaveWay: string[] } {
   const tree = copyOf(file);
@@ -37,7 +37,7 @@ export function layOverrides(file: Tree, overrides: readonly Override[]): { tree
         deleteAt(tree, path);
         if (!overrides.some((override) => override.path === path)) gaveWay.push(`${path} ${show(value)}`);
       }
-  // Keys that a shorthand sets also win over the file.
+  // If an override is a shorthand, the keys that it sets also replace those of the file.
   for (const { key, sets } of SHORTHANDS)
     if (overrides.some(({ path }) => path === key)) for (const path of sets) deleteAt(tree, path);
   for (const { text, path, value } of overrides)
@@ -49,8 +49,8 @@ export function layOverrides(file: Tree, overrides: readonly Override[]): { tree
 }
 
 /**
- * Adds to an error the last override that can have caused it: one that sets a key of the error, a part with such a key, or a key below
- * one.
+ * Adds the responsible override to an error: the last one that sets a key of the error, a part with such a key, or a
+ * key below one.
  */
 export function blameOverride(error: ConfigError, overrides: readonly Override[]): ConfigError {
   const isIn = (key: string, part: string) => key === part || key.startsWith(`${part}.`);

@@ -28,8 +28,8 @@ export const PEER_NAMES: readonly PeerName[] = keyDocs(TRAIN_SCHEMA).flatMap(({ 
 );
 
 /**
- * Peer names that do not map to exactly one key; each is a part of one of our keys. Key '' means that webgrpo has no
- * such setting, for the given reason.
+ * Settings of TRL and verl that correspond to a part of one of our keys, or to several values of it. Key '' means that
+ * webgrpo has no such setting, for the given reason.
  */
 export const OTHER_NAMES: readonly (readonly [peer: string, name: string, key: string, why?: string])[] = [
   ['TRL', 'adam_beta2', 'actor.optim.betas'],
@@ -49,8 +49,8 @@ export const OTHER_NAMES: readonly (readonly [peer: string, name: string, key: s
 
 /**
  * Finds our key for a name of TRL, vLLM or Tinker, or for an override path of verl, ignoring case and with or without
- * its first part. Returns the trainer that has the name too, and the reason if we have no such key. Undefined if no
- * trainer has the name.
+ * its first part. Also returns the trainer or server that uses the name, and the reason if we have no such key.
+ * Undefined if none uses it.
  */
 export function ofPeer(
   path: string,
@@ -65,7 +65,7 @@ export function ofPeer(
     if (row) return { key: row.key, peer };
   }
   const last = plain(path).split('.').at(-1);
-  // A name of TRL inside one of our parts, such as actor.optim.learning_rate.
+  // A name of TRL in one of our parts, such as actor.optim.learning_rate.
   const inner = PEER_NAMES.filter(
     ({ key, trl }) => trl !== undefined && camel(trl) === last && key.split('.').at(-1) !== last && known.has(key),
   );
@@ -74,6 +74,8 @@ export function ofPeer(
   return other && { peer: other[0], key: other[2], ...(other[3] && { why: other[3] }) };
 }
 
-/** The first key written inside an unknown part: `actor_rollout_ref.actor.lr` for `actor_rollout_ref`. */
+/**
+ * The first key inside an unknown part, as the user wrote it: `actor_rollout_ref.actor.lr` for `actor_rollout_ref`.
+ */
 export const firstKeyOf = (path: string, value: unknown): string =>
   isTree(value) ? (leaves(value, `${path}.`)[0]?.[0] ?? path) : path;

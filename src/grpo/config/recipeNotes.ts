@@ -5,7 +5,7 @@ import { leaves, show, type Tree, valueAt } from './tree.ts';
 import type { Recipe, TrainConfig } from './types.ts';
 
 const recipes: Readonly<Record<string, Recipe>> = RECIPES;
-/** Keys that set other keys, and win over them. */
+/** Shorthands: keys that set other keys, and win over them. */
 export const SHORTHANDS: readonly { key: string; sets: readonly string[]; as: (value: unknown) => unknown }[] = [
   { key: 'actor.clipRatio', sets: ['actor.clipRatioLow', 'actor.clipRatioHigh'], as: (clip) => clip },
   {
@@ -17,8 +17,8 @@ export const SHORTHANDS: readonly { key: string; sets: readonly string[]; as: (v
 const CLIP_KEYS = ['clipRatioLow', 'clipRatioHigh', 'clipRatioC'] as const;
 
 /**
- * True for a key that some recipe sets, and for the numeric parameters of a loss. A file's value of such a key belongs to the
- * file's own algorithm.
+ * True for a key that some recipe sets, and for the numeric parameters of a loss. A file's value of such a key is meant for the algorithm
+ * that the file names.
  */
 export const isDecidedByRecipe = (path: string): boolean =>
   SHORTHANDS.some(({ key }) => key === path) ||
@@ -26,9 +26,8 @@ export const isDecidedByRecipe = (path: string): boolean =>
   Object.values(recipes).some((recipe) => valueAt(recipe, path) !== undefined);
 
 /**
- * Returns one line if a file names an algorithm and sets a key to something else than its recipe does; undefined if
- * they agree.
- * @param overridden keys that the file does not decide
+ * Returns one line if a file names an algorithm and sets a key to a value other than its recipe's; undefined otherwise.
+ * @param overridden keys set by overrides, whose values in the file do not count
  */
 export function contradiction(file: Tree, source: string, overridden: readonly string[]): string | undefined {
   const name = valueAt(file, 'algorithm.name');
@@ -44,7 +43,7 @@ export function contradiction(file: Tree, source: string, overridden: readonly s
   return `${source} names the algorithm ${name} but sets ${differs.join(', ')}; algorithm.name=${name} runs it as published.`;
 }
 
-/** Keys that every name decides, even if its recipe does not set them. */
+/** Keys that every `algorithm.name` decides, even if its recipe does not set them. */
 const IMPLIED = ['actor.policyLoss.lossMode', 'algorithm.advEstimator'];
 
 function valueOfShorthand(file: Tree, path: string): unknown {
@@ -54,8 +53,8 @@ function valueOfShorthand(file: Tree, path: string): unknown {
 }
 
 /**
- * Returns one line if a loss runs with the clip range of another; undefined otherwise.
- * @param overridden keys set in addition to the name; a clip range among them is intended
+ * Returns one line if the run's loss uses a clip range that was made for another loss; undefined otherwise.
+ * @param overridden keys that the user set in addition to `algorithm.name`; a clip range among them is intended
  */
 export function foreignClip({ actor, algorithm }: TrainConfig, overridden: readonly string[]): string | undefined {
   const lossMode = actor.policyLoss.lossMode;

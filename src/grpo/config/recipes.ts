@@ -27,13 +27,19 @@ export const VERL_DEFAULTS = {
   },
 } as const;
 
-/** Settings that each method changes. On-policy methods keep the clip of `vanilla`, which never acts there. */
+/**
+ * Settings that each method changes. On-policy methods keep the clip range of `vanilla`, because on-policy ratios are
+ * never clipped.
+ */
 export const RECIPES = {
   /** arXiv:2402.03300. The paper's KL (0.04, k3) is off, as in most later runs; set klLossCoef to use it. */
   grpo: { actor: { lossAggMode: 'seq-mean-token-mean' } },
   /** arXiv:2503.20783: no std, no length bias. */
   dr_grpo: { actor: { lossAggMode: 'seq-mean-token-sum-norm' }, algorithm: { scaleRewards: 'none' } },
-  /** arXiv:2503.14476: clip-higher, token-mean, dynamic sampling; its overlong shaping depends on the length limit. */
+  /**
+   * arXiv:2503.14476: clip-higher, token-mean, dynamic sampling. Its overlong shaping is not set here, because it
+   * depends on the length limit.
+   */
   dapo: { actor: { clipRatioHigh: 0.28, clipRatioC: 10 }, algorithm: { filterGroups: { enable: true } } },
   /** arXiv:2507.18071: a ratio per sequence, so a clip range 1000 times narrower. */
   gspo: {
@@ -44,11 +50,14 @@ export const RECIPES = {
       clipRatioHigh: 4e-4,
     },
   },
-  /** arXiv:2506.13585: no lower bound; upper weight 1 + clipRatioHigh = 5 is TRL's epsilon_high of 5. Or set wMax. */
+  /**
+   * arXiv:2506.13585: no lower bound; the upper bound of the weight, 1 + clipRatioHigh = 5, is TRL's epsilon_high of 5.
+   * `wMax` sets it directly.
+   */
   cispo: { actor: { policyLoss: { lossMode: 'cispo' }, clipRatioLow: 1, clipRatioHigh: 4 } },
   /** arXiv:2511.20347. */
   sapo: { actor: { lossAggMode: 'seq-mean-token-mean', policyLoss: { lossMode: 'sapo', ...sapo.numbers } } },
-  /** arXiv:2507.20673; the clip range is in log space. */
+  /** arXiv:2507.20673; the clip range applies to log ratios. */
   gmpo: {
     actor: {
       policyLoss: { lossMode: 'geo_mean' },
@@ -61,7 +70,7 @@ export const RECIPES = {
   gpg: { actor: { policyLoss: { lossMode: 'gpg' } }, algorithm: { advEstimator: 'gpg' } },
   /** arXiv:2402.14740. */
   rloo: { actor: { lossAggMode: 'seq-mean-token-sum' }, algorithm: { advEstimator: 'rloo' } },
-  /** arXiv:2501.03262, without and with the group baseline. */
+  /** REINFORCE++, arXiv:2501.03262, without and with the group baseline. */
   reinforce_plus_plus: { algorithm: { advEstimator: 'reinforce_plus_plus' } },
   reinforce_plus_plus_baseline: { algorithm: { advEstimator: 'reinforce_plus_plus_baseline' } },
   /** arXiv:2505.23585. */
@@ -72,7 +81,7 @@ export const RECIPES = {
   grpo_passk: { algorithm: { advEstimator: 'grpo_passk' } },
   /** arXiv:2601.05242: several rewards, normalised separately. */
   gdpo: { algorithm: { advEstimator: 'gdpo' } },
-  /** arXiv:2602.04879: thresholds on probability (TV) or KL, ratio truncated at 20. */
+  /** arXiv:2602.04879: thresholds on the change of a probability (TV) or on its KL, ratio truncated at 20. */
   dppo_tv: { actor: { policyLoss: { lossMode: 'dppo_tv' }, clipRatioLow: 0.15, clipRatioHigh: 0.15, clipRatioC: 20 } },
   dppo_kl: { actor: { policyLoss: { lossMode: 'dppo_kl' }, clipRatioLow: 0.05, clipRatioHigh: 0.05, clipRatioC: 20 } },
   /** arXiv:2505.22617. */
@@ -96,13 +105,13 @@ export const RECIPES = {
     actor: { policyLoss: { lossMode: 'reinforce' } },
     algorithm: { rolloutCorrection: { rolloutIs: 'token', rolloutIsThreshold: 2, bypassMode: true } },
   },
-  /** arXiv:2602.02710: centered rewards over the group's mean, for rewards of 0 and above. */
+  /** arXiv:2602.02710: rewards minus the group's mean, divided by the mean; for rewards of 0 and above. */
   max_rl: { algorithm: { advEstimator: 'max_rl' } },
   /** SPIRAL, arXiv:2506.24119: a running baseline per role, for self-play. */
   rae: { algorithm: { advEstimator: 'rae' } },
-  /** Leave-one-out credit per turn, for tasks with rewards per turn. */
+  /** Leave-one-out advantages per turn, for tasks that reward single turns. */
   turn_loo: { algorithm: { advEstimator: 'turn_loo' } },
 } as const;
 
-/** Recipe if the user names none. */
+/** Recipe used if the user names none. */
 export const DEFAULT_RECIPE: keyof typeof RECIPES = 'grpo';

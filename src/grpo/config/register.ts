@@ -20,9 +20,9 @@ const share = shareEntries<Recipe>('recipe', (name, recipe) => {
 
 /**
  * Registers a loss for `actor.policyLoss.lossMode: <name>`, and for `algorithm.name: <name>`, so that `compare` can
- * name it. Its numeric parameters (`numbers`) become keys of `actor.policyLoss`. A later registration of the same name replaces it.
- * @param loss a row, or a function of a mini-batch, which runs on the controller's thread
- * Throws InputError for the name of a built-in loss, and if `loss` is neither.
+ * name it. Its numeric parameters (`numbers`) become keys of `actor.policyLoss`. A later registration of the same name
+ * replaces it. Throws InputError for the name of a built-in loss, and if `loss` is neither a row nor a function.
+ * @param loss a row (the loss of one token), or a function of a mini-batch, which runs on the controller's thread
  */
 export function registerPolicyLoss(name: string, loss: PolicyLoss | AsyncCustomLoss): void {
   addPolicyLoss(name, loss);
@@ -30,7 +30,7 @@ export function registerPolicyLoss(name: string, loss: PolicyLoss | AsyncCustomL
 }
 
 /**
- * Registers an estimator for `algorithm.advEstimator: <name>`. `advantage` receives the inputs of the built-in
+ * Registers an estimator for `algorithm.advEstimator: <name>`. `advantage` receives the same inputs as the built-in
  * estimators, and the step's samples. Throws InputError for the name of a built-in estimator.
  */
 export function registerAdvantage(name: string, advantage: CustomAdvantage): void {

@@ -30,7 +30,7 @@ export function resolveTrainConfig(tree: TrainConfigInput, source = 'config'): T
   return resolveTrainTree(tree, source);
 }
 
-/** Like `resolveTrainConfig`, for the content of a file. */
+/** Like `resolveTrainConfig`, but reads the content of a config file. */
 export function resolveTrainTree(tree: unknown, source: string): TrainConfig {
   refuseNoConfig(TRAIN_SCHEMA, tree, source);
   const config = settled(validate(TRAIN_SCHEMA, isTree(tree) ? overRecipe(tree) : tree, source));
@@ -38,15 +38,15 @@ export function resolveTrainTree(tree: unknown, source: string): TrainConfig {
     config.actor.ppoMiniBatchSize = nearestDivisor(config.data.trainBatchSize, config.actor.ppoMiniBatchSize);
   config.data.trainBatchSize = requiredGroups(config, tree, source);
   refuseUnknownNumbers(config, source);
-  // Without a limit for now: `withTotalSteps` sets the number of steps once the training problems are counted.
+  // The number of steps is not limited yet: `withTotalSteps` sets it once the training problems are counted.
   if (countsEpochs(tree)) config.trainer.totalTrainingSteps = Infinity;
   checkTrainRules(config, source);
   return config;
 }
 
 /**
- * Groups of a step; asyncTraining.requireBatches can decide them. Throws ConfigError if data.trainBatchSize is written
- * as another number.
+ * Number of groups in a step. asyncTraining.requireBatches can set it; throws ConfigError if data.trainBatchSize then
+ * has another value.
  */
 function requiredGroups(config: TrainConfig, tree: unknown, source: string): number {
   const { asyncTraining, actor, data } = config;
@@ -61,7 +61,7 @@ function requiredGroups(config: TrainConfig, tree: unknown, source: string): num
   );
 }
 
-/** True if the run's length is written as totalEpochs alone; `withTotalSteps` converts it to steps. */
+/** True if only totalEpochs sets the run's length; `withTotalSteps` converts it to steps. */
 function countsEpochs(tree: unknown): boolean {
   const trainer = isTree(tree) && isTree(tree['trainer']) ? tree['trainer'] : {};
   return trainer['totalEpochs'] !== undefined && trainer['totalTrainingSteps'] === undefined;
@@ -72,10 +72,10 @@ export function resolveSftConfig(tree: SftConfigInput, source = 'config'): SftCo
   return resolveSftTree(tree, source);
 }
 
-/** Like `resolveSftConfig`, for the content of a file. */
+/** Like `resolveSftConfig`, but reads the content of a config file. */
 export function resolveSftTree(tree: unknown, source: string): SftConfig {
   refuseNoConfig(SFT_SCHEMA, tree, source);
-  // Removes the default number of warm-up steps, which would override the share that the user has set.
+  // Removes the default number of warm-up steps if the user has set a warm-up ratio, which the default would override.
   const isShare = valueAt(tree, 'optim.lrWarmupStepsRatio') !== undefined;
   const written = isShare && isTree(tree) ? over({ optim: { lrWarmupSteps: 0 } }, tree) : tree;
   const config = validate(SFT_SCHEMA, written, source);
@@ -83,7 +83,7 @@ export function resolveSftTree(tree: unknown, source: string): SftConfig {
   return config;
 }
 
-/** Throws ConfigError if `actor.policyLoss` has a number that neither the built-in losses nor the chosen loss has. */
+/** Throws ConfigError if `actor.policyLoss` has a number that neither a built-in loss nor the chosen loss reads. */
 function refuseUnknownNumbers({ actor }: TrainConfig, source: string): void {
   const at = 'actor.policyLoss.';
   const documented = keyDocs(TRAIN_SCHEMA).flatMap(({ path }) => (path.startsWith(at) ? [path.slice(at.length)] : []));
@@ -130,7 +130,10 @@ type Issue = v.BaseIssue<unknown>;
 const pathOf = (issue: Issue): string => (issue.path ?? []).map((item) => String(item.key)).join('.');
 const isUnknownKey = (issue: Issue): boolean => issue.type === 'strict_object' && issue.expected === 'never';
 
-/** Unknown keys come first: a file of another trainer lacks ours for that reason. */
+/**
+ * Unknown keys are reported before missing ones: a config of another trainer lacks our keys because it uses that
+ * trainer's names.
+ */
 function refusal(schema: v.GenericSchema, source: string, tree: unknown, issues: readonly Issue[]): ConfigError {
   const issue = issues.find(isUnknownKey) ?? issues[0];
   const path = pathOf(issue);
@@ -156,7 +159,7 @@ function furtherNames(schema: v.GenericSchema, tree: unknown, first: string): st
   return ` The same holds for ${found.slice(0, SHOWN_NAMES).join(', ')}${more}.`;
 }
 
-/** Describes an issue: what was found and what is allowed. */
+/** Describes an issue of the schema: the value found and what is allowed. */
 function describeIssue(schema: v.GenericSchema, path: string, issue: v.BaseIssue<unknown>): string {
   const range = keyDocs(schema).find((doc) => doc.path === path)?.range;
   const found = show(issue.input);
@@ -172,7 +175,7 @@ function describeIssue(schema: v.GenericSchema, path: string, issue: v.BaseIssue
   return `"${path}" is ${found}; allowed: ${range ?? issue.expected ?? 'another value'}.${hint ? ` ${hint[2]}` : ''}`;
 }
 
-/** Values that other trainers accept, each with the program to use here instead. */
+/** Values that other trainers accept for a key, each with the program to use here instead. */
 const ELSEWHERE: readonly (readonly [key: string, value: RegExp, remedy: string])[] = [
   [
     'trainer.logger',
@@ -193,7 +196,7 @@ function unknownKey(schema: v.GenericSchema, source: string, path: string): Conf
   return new ConfigError(source, [path], sentence);
 }
 
-/** True if at most half of the letters of the last words differ. */
+/** True if the last words of two paths differ in at most half of their letters. */
 function isNear(path: string, key: string): boolean {
   const [name, other] = [path, key].map((one) => one.split('.').at(-1)!.replaceAll('_', '').toLowerCase());
   return distance(name, other) <= Math.max(name.length, other.length) / 2;
@@ -224,7 +227,8 @@ export function nearestKey(path: string, known: readonly string[]): string {
 }
 
 /**
- * Returns the user's tree over the recipe it names, over verl's defaults. The schema refuses an unknown recipe later.
+ * Returns the user's settings merged over the recipe that they name, and both over verl's defaults. The schema refuses
+ * an unknown recipe later.
  */
 function overRecipe(tree: Tree): Tree {
   const { name = DEFAULT_RECIPE } = isTree(tree['algorithm']) ? tree['algorithm'] : {};
@@ -232,7 +236,7 @@ function overRecipe(tree: Tree): Tree {
   return [recipe, shorthands(tree), tree].reduce<Tree>(over, VERL_DEFAULTS);
 }
 
-/** The keys that shorthands of the tree set. */
+/** The keys that the tree sets through shorthands. */
 function shorthands(tree: Tree): Tree {
   const set: Tree = {};
   for (const { key, sets, as } of SHORTHANDS) {
@@ -253,7 +257,9 @@ function over(below: Tree, above: Tree): Tree {
   return merged;
 }
 
-/** Returns the config with the keys that follow from others. `VERL_DEFAULTS` has set all remaining keys. */
+/**
+ * Returns the config with shorthands removed and the KL settings completed. `VERL_DEFAULTS` has set all remaining keys.
+ */
 function settled(written: WrittenConfig): TrainConfig {
   const { clipRatio: _, ...actor } = written.actor as typeof written.actor & TrainConfig['actor'];
   const { normAdvByStdInGrpo: __, ...algorithm } = written.algorithm as typeof written.algorithm &

@@ -1,4 +1,7 @@
-/** Tables of rules that span keys. A size that does not divide is refused with its nearest divisors. */
+/**
+ * Tables of rules that involve several config keys. If a size does not divide another evenly, the error names the
+ * nearest divisors.
+ */
 
 import { ConfigError, InputError } from '../../errors.ts';
 import type { TrainConfig } from './types.ts';
@@ -15,16 +18,16 @@ import { show, valueAt } from './tree.ts';
 /** Largest number of samples in a step, and in an evaluation. */
 const MOST_SAMPLES = 2 ** 20;
 const MOST_TOKENS = 2 ** 32;
-/** Largest number of parameters of a model with fresh weights: 8 GiB in float32. */
+/** Largest number of parameters of a model with newly initialised weights: 8 GiB in float32. */
 const MOST_PARAMETERS = 2 ** 31;
-/** File systems allow 255 bytes; the rest is for suffixes. */
+/** Maximum bytes of a run's name. File systems allow 255 bytes; the rest is for suffixes. */
 const LONGEST_NAME = 128;
 
 /** A rule, and the error message for a config that breaks it. */
 interface Rule<C> {
   /** Keys that the message is about, its subject first. */
   keys: readonly string[];
-  /** True if the config breaks the rule. */
+  /** True if a config breaks the rule. */
   when: (config: C) => boolean;
   /** The error message. In a plain text, {0}, {1}, ... are the values of `keys`. */
   say: string | ((config: C) => string);
@@ -33,7 +36,7 @@ interface Rule<C> {
 /** Throws ConfigError for the first broken rule. */
 export const checkTrainRules = (config: TrainConfig, source: string): void => check(TRAIN_RULES, config, source);
 
-/** Like `checkTrainRules`, for a supervised run. */
+/** Like `checkTrainRules`, but for a supervised run. */
 export const checkSftRules = (config: SftConfig, source: string): void => check(SFT_RULES, config, source);
 
 /** Checks a run's name, which must be a valid folder name on every system. Throws ConfigError. */
@@ -62,7 +65,7 @@ const AMOUNTS: readonly Rule<TrainConfig>[] = [
     when: (c) => batchTable(c).samples * longestSequence(c) > MOST_TOKENS,
     say: (c) =>
       `data.trainBatchSize x rollout.n x (data.maxPromptLength + data.maxResponseLength) is ${batchTable(c).samples * longestSequence(c)} ` +
-      `tokens a step. At most ${MOST_TOKENS} are allowed, which 32 bits count.`,
+      `tokens per step. At most ${MOST_TOKENS} are allowed, because a 32-bit number counts them. Lower one of these keys.`,
   },
   {
     keys: ['rollout.valKwargs.temperature'],
@@ -170,8 +173,8 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
     when: ({ algorithm: { replayBufferSize, filterGroups, advEstimator } }) =>
       replayBufferSize > 0 && (filterGroups.enable === true || advEstimator === 'rae'),
     say:
-      'algorithm.replayBufferSize is {0}, which goes together neither with algorithm.filterGroups, ' +
-      'which redraws the groups that it would replace, nor with advEstimator "rae", which learns from them. Set it to 0 or ' +
+      'algorithm.replayBufferSize is {0}, which cannot be combined with algorithm.filterGroups, because that already replaces ' +
+      'groups without a signal, nor with advEstimator "rae", because that learns from such groups. Set replayBufferSize to 0 or ' +
       'use another recipe.',
   },
   {
@@ -189,7 +192,7 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
     when: (c) => c.actor.policyLoss.lossMode === 'vespo' && c.algorithm.rolloutCorrection.rolloutIs === 'sequence',
     say:
       'algorithm.rolloutCorrection.rolloutIs is "sequence", but VESPO itself computes the ' +
-      'weight of a sequence from those of its tokens. Set it to "token", or remove it.',
+      'weight of a sequence from the weights of its tokens. Set rolloutIs to "token", or remove it.',
   },
   {
     keys: [
@@ -217,7 +220,10 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
   },
 ];
 
-/** Only the threshold parsers understand these texts, so this runs them once, on one token. */
+/**
+ * Tests the thresholds of rollout correction by applying them to one token, because only the code that uses these texts
+ * can parse them.
+ */
 const correctionProblem = (config: TrainConfig): string | undefined =>
   problemOf(RangeError, () =>
     rolloutCorrection(correctionSettings(config), { oldLogp: [[0]], rolloutLogp: [[0]], masks: [[1]] }),
@@ -248,7 +254,7 @@ const COURSE: readonly Rule<TrainConfig>[] = [
   {
     keys: ['trainer.refUpdateFreq', 'actor.useKlLoss', 'algorithm.useKlInReward'],
     when: (c) => c.trainer.refUpdateFreq > 0 && !c.actor.useKlLoss && !c.algorithm.useKlInReward,
-    say: 'trainer.refUpdateFreq refreshes the reference, but no KL term uses one. Set actor.useKlLoss or remove it.',
+    say: 'trainer.refUpdateFreq refreshes the reference, but no KL term uses a reference. Set actor.useKlLoss: true, or remove refUpdateFreq.',
   },
   {
     keys: ['trainer.resumeMode', 'trainer.resumeFromPath'],
@@ -277,22 +283,22 @@ const COURSE: readonly Rule<TrainConfig>[] = [
     when: ({ rollout, algorithm: { filterGroups, advEstimator } }) =>
       rollout.overSampleRate > 0 && (filterGroups.enable === true || advEstimator === 'remax'),
     say:
-      'rollout.overSampleRate is {0}, which goes together neither with algorithm.filterGroups ' +
-      'nor with advEstimator "remax". Set it to 0 or use another recipe.',
+      'rollout.overSampleRate is {0}, which cannot be combined with algorithm.filterGroups or with advEstimator "remax". ' +
+      'Set overSampleRate to 0 or use another recipe.',
   },
   notAsync(
     'rollout.overSampleRate',
-    ', since groups are in flight from step to step anyhow',
+    ', because groups are in flight from step to step anyway',
     (c) => c.rollout.overSampleRate > 0,
   ),
   notAsync(
     'algorithm.replayBufferSize',
-    ', whose groups are older than any that it lets through',
+    ', because its groups are older than the pipeline allows',
     (c) => c.algorithm.replayBufferSize > 0,
   ),
   notAsync(
     'algorithm.advEstimator',
-    ' "remax", whose greedy answers would be of other weights',
+    ' "remax", because the greedy answers would come from other weights',
     (c) => c.algorithm.advEstimator === 'remax',
   ),
   notAsync('engine', ' "tfjs", which cannot generate while it trains', (c) => c.engine === 'tfjs'),
@@ -307,7 +313,7 @@ const COURSE: readonly Rule<TrainConfig>[] = [
     keys: ['asyncTraining.maxOffPolicyThreshold', 'asyncTraining.stalenessThreshold'],
     when: (c) =>
       c.trainer.pipeline === 'fully-async' && pipelineOf(c).maxAge < Math.ceil(c.asyncTraining.stalenessThreshold),
-    say: 'asyncTraining.maxOffPolicyThreshold is {0}, but stalenessThreshold {1} lets groups get older than that, and they would be dropped. Raise the first or lower the second.',
+    say: 'asyncTraining.maxOffPolicyThreshold is {0}, but stalenessThreshold {1} lets groups get older than that, and such groups would be dropped. Raise the first or lower the second.',
   },
   {
     keys: ['trainer.stopWhen.metric'],
@@ -326,7 +332,10 @@ const COURSE: readonly Rule<TrainConfig>[] = [
   },
 ];
 
-/** A rule against a setting that no asynchronous pipeline supports. @param why the value, and the reason */
+/**
+ * Rule that a setting cannot be combined with an asynchronous pipeline.
+ * @param why the setting's value and the reason, as the error words them
+ */
 function notAsync(key: string, why: string, when: (config: TrainConfig) => boolean): Rule<TrainConfig> {
   return {
     keys: ['trainer.pipeline', key],
@@ -339,13 +348,13 @@ type Optim = OptimizerKeys & { lrSchedulerType: string; lrWarmupSteps: number; l
 
 /**
  * Rules of an optimizer and of its schedule. A key that the chosen optimizer does not read must not be set.
- * @param part its place in the config
+ * @param part path of the optimizer's part of the config
  */
 function optimRules<C>(part: string, of: (config: C) => Optim, updatesOf: (config: C) => number): Rule<C>[] {
   const unread = (key: 'momentum' | 'nesterov'): Rule<C> => ({
     keys: [`${part}.${key}`, `${part}.optimizer`],
     when: (c) => of(c)[key] !== undefined && ['AdamW', 'SignSGD'].includes(of(c).optimizer),
-    say: `${part}.${key} is set, but ${part}.optimizer is {1}, which has none. Leave it out, or use SGD or Muon.`,
+    say: `${part}.${key} is set, but ${part}.optimizer is {1}, which has none. Leave the key out, or use SGD or Muon.`,
   });
   const schedule = (key: 'lrWarmupSteps' | 'lrWarmupStepsRatio', allowed: (updates: number) => string): Rule<C> => ({
     keys: [`${part}.${key}`],
@@ -423,7 +432,7 @@ const SFT_RULES: readonly Rule<SftConfig>[] = [
 const parametersOf = ({ vocabSize, hiddenSize: C, intermediateSize: F, numHiddenLayers }: SftConfig['model']): number =>
   vocabSize * C + numHiddenLayers * (4 * C * C + 3 * C * F);
 
-/** Derived numbers that a run prints. */
+/** Numbers computed from the config that a run prints. */
 export function batchTable({ data, rollout, actor }: TrainConfig): {
   samples: number;
   updates: number;
@@ -436,13 +445,16 @@ export function batchTable({ data, rollout, actor }: TrainConfig): {
   };
 }
 
-/** Returns a sentence on the divisors of `total` on both sides of `size`: one divisor if `size` is out of range. */
+/**
+ * Returns a sentence with the divisors of `total` next below and next above `size`; only one of them if `size` is out
+ * of range.
+ */
 export function nearestDivisors(total: number, size: number): string {
   const found = divisorsAround(total, size);
   return `The nearest that ${found.length > 1 ? 'do are' : 'does is'} ${found.join(' and ')}.`;
 }
 
-/** The divisor of `total` with the least ratio to `size`; the larger of two. */
+/** The divisor of `total` that is nearest to `size` by ratio; the larger of two equally near ones. */
 export function nearestDivisor(total: number, size: number): number {
   const ratio = (divisor: number) => Math.max(divisor / size, size / divisor);
   return total % size === 0 ? size : divisorsAround(total, size).reduce((a, b) => (ratio(a) < ratio(b) ? a : b));
@@ -450,7 +462,7 @@ export function nearestDivisor(total: number, size: number): number {
 
 function divisorsAround(total: number, size: number): number[] {
   let [below, above]: (number | undefined)[] = [undefined, undefined];
-  // Divisors come in pairs; one of each pair is at most the root.
+  // Divisors come in pairs; one of each pair is at most the square root.
   for (let d = 1; d * d <= total; d++)
     for (const divisor of total % d === 0 ? [d, total / d] : []) {
       if (divisor < size) below = Math.max(divisor, below ?? divisor);

@@ -1,4 +1,4 @@
-/** Schema of a supervised run's YAML (`webgrpo sft`), which gives GRPO its warm start. */
+/** Schema of a supervised run's YAML (`webgrpo sft`), which trains the start model of a GRPO run. */
 
 import * as v from 'valibot';
 import { taskModule } from './schema/data.ts';
@@ -33,7 +33,7 @@ const model = part({
   hiddenSize: count(
     96,
     'channels',
-    'Width. With 3 layers the model has about 0.4 M parameters, enough for the small tasks.',
+    'Hidden size. With 3 layers the model has about 0.4 M parameters, enough for the small tasks.',
   ),
   intermediateSize: count(288, 'channels', 'MLP width.'),
   numHiddenLayers: count(3, 'layers', 'Depth of the model.'),
@@ -56,7 +56,10 @@ const demonstrations = part({
     'probability',
     'Rate of traces whose first operation is swapped for its opposite.',
   ),
-  swappedTemplates: text(undefined, 'Template ids, joined by commas, whose first operation is swapped. Default: all.'),
+  swappedTemplates: text(
+    undefined,
+    'Ids of the problem templates whose traces get a swapped first operation, joined by commas. Default: all.',
+  ),
   laterErrorRate: number(0, SHARE, 'probability', 'Rate of a wrong operand or operation in each later step.'),
 });
 
@@ -81,7 +84,11 @@ export const SFT_SCHEMA = part({
   data: v.optional(
     part({
       trainBatchSize: count(48, 'traces', 'Traces per update.'),
-      maxLength: count(320, 'tokens', 'Longest trace. A longer one is refused, never truncated.'),
+      maxLength: count(
+        320,
+        'tokens',
+        'Longest trace (prompt and demonstrated answer). A longer one is refused, never truncated.',
+      ),
       chatTemplateKwargs: options('Additional variables of the chat template.'),
       maxTokenLenPerGpu: count(8192, 'tokens', 'Maximum number of tokens per micro-batch. Changes memory only.'),
       valMaxSamples: count(256, 'problems', 'Held-out problems per evaluation.'),

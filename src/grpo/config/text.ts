@@ -10,14 +10,17 @@ import type { TrainConfig } from './types.ts';
 import { readYaml } from './yaml.ts';
 
 interface ParseOptions {
-  /** Name of the text in errors: a file name. */
+  /** Name of the config text in errors: its file name. */
   source: string;
   /**
-   * Overrides such as `actor.optim.lr=1e-4`; values are read as YAML. `algorithm.name=gspo` applies its recipe, see
-   * overrides.ts.
+   * Overrides such as `actor.optim.lr=1e-4`, whose values are read as YAML. `algorithm.name=gspo` applies its recipe,
+   * see overrides.ts.
    */
   overrides?: readonly string[];
-  /** Called with sentences to print at the start of a run: the algorithm differs from the published one of its name. */
+  /**
+   * Called with each sentence that the run must print at its start, for example that its settings differ from the
+   * published method.
+   */
   note?: (sentence: string) => void;
 }
 
@@ -47,13 +50,13 @@ export function parseSftConfig(yaml: string, options: ParseOptions): SftConfig {
   return resolveUnder(overrides, () => resolveSftTree(tree, options.source));
 }
 
-/** True for the keys that only supervised runs have. */
+/** True for a config that has keys which only supervised runs have. */
 function isSupervised({ optim, data, model }: Tree): boolean {
   const has = (part: unknown, key: string) => isTree(part) && key in part;
   return optim !== undefined && (has(data, 'maxLength') || has(data, 'demonstrations') || has(model, 'hiddenSize'));
 }
 
-/** Returns the file, and the file with the overrides applied. */
+/** Returns the parsed config without and with the overrides. */
 function readTrees(yaml: string, { source, overrides = [] }: ParseOptions) {
   const file = readTree(yaml, source);
   const read = overrides.map(readOverride);
@@ -68,7 +71,7 @@ function readTree(yaml: string, source: string): Tree {
   return tree;
 }
 
-/** Runs `resolve`. If an override set the refused value, the error names the override instead of the file. */
+/** Runs `resolve`. If an override set the refused value, the error names that override instead of the file. */
 function resolveUnder<T>(overrides: readonly Override[], resolve: () => T): T {
   try {
     return resolve();

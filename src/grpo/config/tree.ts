@@ -1,4 +1,4 @@
-/** Configs as plain objects: `actor.optim.lr` is a path through them. */
+/** Configs as plain objects, and access to their values by a dotted path such as `actor.optim.lr`. */
 
 export type Tree = Record<string, unknown>;
 
@@ -14,7 +14,7 @@ export function valueAt(tree: unknown, path: string): unknown {
     .reduce<unknown>((node, key) => (isTree(node) && Object.hasOwn(node, key) ? node[key] : undefined), tree);
 }
 
-/** Every value that is not an object of its own keys, with its dotted path. */
+/** Returns every value of the tree that is not itself a tree, with its dotted path. */
 export function leaves(tree: object, part = ''): [path: string, value: unknown][] {
   return Object.entries(tree).flatMap(([key, value]: [string, unknown]) =>
     isTree(value) ? leaves(value, `${part}${key}.`) : [[part + key, value] as [string, unknown]],
@@ -47,7 +47,7 @@ export function deleteAt(tree: Tree, path: string): void {
   else if (Object.hasOwn(tree, key) && isTree(tree[key])) deleteAt(tree[key], rest.join('.'));
 }
 
-/** A copy whose parts can be modified; values are shared. */
+/** Returns a copy whose nested objects can be modified; all other values are shared. */
 export function copyOf(tree: Tree): Tree {
   const copy: Tree = {};
   for (const [key, value] of Object.entries(tree)) setOwn(copy, key, isTree(value) ? copyOf(value) : value);
@@ -60,7 +60,7 @@ export function show(value: unknown): string {
   return text.length > 60 ? `${text.slice(0, 57)}...` : text;
 }
 
-/** JSON text of a value; a value nested too deeply has none. */
+/** JSON text of a value, or its type if it is nested too deeply for JSON. */
 function written(value: unknown): string {
   try {
     return JSON.stringify(value) ?? String(value);

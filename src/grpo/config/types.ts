@@ -6,7 +6,7 @@ import type { WrittenConfig } from './schema/index.ts';
 type Written = Pick<WrittenConfig, 'actor' | 'algorithm'>;
 type Filled<T, K extends keyof T> = Omit<T, K> & { [P in K]-?: Exclude<T[P], undefined> };
 
-/** Keys that a type names, without its index signature. */
+/** The declared keys of a type, without its index signature. */
 type Named<T> = { [K in keyof T as string extends K ? never : number extends K ? never : K]: T[K] };
 
 /** A config in which every key can be missing, at any depth. */
@@ -14,16 +14,16 @@ type PartialTree<T> = T extends readonly unknown[] | string | number | boolean
   ? T
   : { readonly [K in keyof T]?: PartialTree<T[K]> | undefined };
 
-/** Settings of a published method. */
+/** Type of a recipe: the settings of a published method. */
 export type Recipe = PartialTree<Written>;
 
-/** Config of a resolved run: the user's settings over the recipe, over verl's defaults. */
+/** Resolved config of a run: the user's settings over the recipe, over verl's defaults. */
 export interface TrainConfig extends Omit<WrittenConfig, keyof Written> {
   actor: Filled<
     Omit<Written['actor'], 'clipRatio' | 'policyLoss'>,
     Exclude<keyof typeof VERL_DEFAULTS.actor, 'policyLoss'> | 'useKlLoss'
   > & {
-    /** Numbers of a registered loss are in here too, by name. */
+    /** Also has the numeric parameters of a registered loss, by name. */
     policyLoss: Filled<Named<Written['actor']['policyLoss']>, 'lossMode'>;
   };
   algorithm: Filled<

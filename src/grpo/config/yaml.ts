@@ -6,13 +6,18 @@
 import { isNode, LineCounter, parseDocument } from 'yaml';
 import { InputError } from '../../errors.ts';
 
-/** Characters; a resolved config has about 6,000. The time to find an error grows with the square of the length. */
+/**
+ * Maximum length of a config in characters; a resolved config has about 6,000. The parser's time to find an error grows
+ * with the square of the length.
+ */
 const LONGEST = 2 ** 16;
 const DEEPEST = 32;
-/** Maximum number of open brackets; brackets inside texts count too. */
+/** Maximum number of open brackets; brackets inside quoted texts count too. */
 const MOST_OPEN = 64;
 
-/** Parses YAML text. Returns null if the text is empty. Throws InputError. @param what name of the text in errors */
+/**
+ * Parses YAML text. Returns null if the text is empty. Throws InputError. @param what name of the YAML text in errors
+ */
 export function readYaml(text: string, what: string): unknown {
   if (text.length > LONGEST)
     throw new InputError(`${what} has ${text.length} characters; allowed: at most ${LONGEST}.`);
@@ -29,7 +34,7 @@ export function readYaml(text: string, what: string): unknown {
   return value;
 }
 
-/** Keys must be texts, and tags are refused: no config value is what `!!binary` creates. */
+/** Keys must be texts. Tags such as `!!binary` are refused, because no config value has such a type. */
 function valueOf(text: string, what: string): unknown {
   const lineCounter = new LineCounter();
   const options = { lineCounter, prettyErrors: false, stringKeys: true, resolveKnownTags: false };
@@ -52,7 +57,10 @@ function valueOf(text: string, what: string): unknown {
   }
 }
 
-/** Line of a value, or of the nearest part around it, in a text that `readYaml` has read. Undefined otherwise. */
+/**
+ * Line of a value in a text that `readYaml` has read, or line of the nearest part around the value. Undefined
+ * otherwise.
+ */
 export function lineOf(text: string, path: readonly (string | number)[]): number | undefined {
   const lineCounter = new LineCounter();
   const document = parseDocument(text, { lineCounter, stringKeys: true });
@@ -63,7 +71,7 @@ export function lineOf(text: string, path: readonly (string | number)[]): number
   }
 }
 
-/** Error messages of the parser quote what they found, which can be the full text. */
+/** The parser's error messages quote the text that they found, which can be the full config. */
 const shortened = (message: string): string => {
   const [line] = message.split('\n');
   return line.length > 160 ? `${line.slice(0, 157)}...` : line;

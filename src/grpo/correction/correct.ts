@@ -1,7 +1,7 @@
 /**
  * Rollout correction: the sampling policy is never exactly the policy that is trained (stale weights, top-p, other
- * arithmetic). Importance weights correct the difference, rejection drops tokens or sequences that are too far off, and
- * metrics measure the difference. Names, thresholds and metrics are those of verl's rollout_corr_helper.
+ * arithmetic). Importance weights correct the difference, rejection drops tokens or sequences whose difference is too
+ * large, and metrics report it. Names, thresholds and metrics are those of verl's rollout_corr_helper.
  *
  * Inputs are one array per sample, over the WHOLE mini-batch: log-probs of the training policy before its first update
  * ("old"), of the sampler ("rollout"), and the mask of trained tokens.
@@ -12,26 +12,30 @@ import { isMetrics, offPolicyMetrics, rejectionMetrics, type Samples } from './m
 
 export type { Samples } from './metrics.ts';
 
-/** Bound on |log ratio|: ratios are clamped there. */
+/** Bound on |log ratio|: log ratios are clamped to it. */
 const SAFETY_BOUND = 20;
 
 export interface RolloutCorrection {
-  /** Importance weight per token, or one per sequence (the product of its ratios). 'none' = no weights. */
+  /**
+   * Level of the importance weights: one per token, or one per sequence (the product of its ratios). 'none' = no
+   * weights.
+   */
   rolloutIs: 'none' | 'token' | 'sequence';
   /**
-   * A number: weights are truncated there (TIS). 'low_high' (e.g. '0.5_5'): weights outside become 0 (IcePop). Default:
-   * 2.
+   * Bound on the weights. A number: larger weights are truncated to it (TIS). 'low_high' (e.g. '0.5_5'): weights
+   * outside this range become 0 (IcePop). Default: 2.
    */
   rolloutIsThreshold: number | string;
   /** True to divide the weights by their mean, so that they average 1. */
   rolloutIsBatchNormalize: boolean;
   /**
-   * '' or options joined by commas, all of which must pass: token_k1|k2|k3, seq_sum_k1|k2|k3, seq_mean_k1|k2|k3,
-   * seq_max_k2|k3.
+   * Rejection criteria joined by commas; a token must pass all of them. '' = no rejection. Allowed: token_k1|k2|k3,
+   * seq_sum_k1|k2|k3, seq_mean_k1|k2|k3, seq_max_k2|k3.
    */
   rolloutRs: string;
   /**
-   * One threshold for all options, or one for each, joined by commas. k1 options take 'low_high' bounds on the ratio.
+   * One threshold for all rejection criteria, or one for each, joined by commas. Criteria with k1 take 'low_high'
+   * bounds on the ratio.
    */
   rolloutRsThreshold: number | string;
 }
@@ -39,9 +43,9 @@ export interface RolloutCorrection {
 interface CorrectionResult {
   /** Masks after rejection. */
   masks: Float64Array[];
-  /** Importance weights, 0 where masked. Undefined if rolloutIs is 'none'. */
+  /** Importance weights, 0 where the mask is 0. Undefined if rolloutIs is 'none'. */
   isWeights?: Float64Array[];
-  /** rollout_corr/*; empty if no token is trained. */
+  /** Metrics rollout_corr/*; empty if no token is trained. */
   metrics: Record<string, number>;
 }
 
@@ -69,7 +73,7 @@ export function rolloutCorrection(config: RolloutCorrection, samples: Samples): 
   return result;
 }
 
-/** Returns [low, high] for 'low_high', or [null, high] for a plain number. */
+/** Parses a bound on weights: [low, high] for 'low_high', [null, high] for a plain number. */
 function parseIsThreshold(spec: number | string): { low: number | null; high: number } {
   const [first, second] = String(spec).split('_').map(Number);
   const low = second === undefined ? null : first;
@@ -103,7 +107,10 @@ function importanceWeights(config: RolloutCorrection, samples: Samples): Weighte
   return { weights: applied.map((ws) => ws.map((w) => w / factor)), metrics };
 }
 
-/** Token level: over all trained tokens. Sequence level: over sequences that have any. */
+/**
+ * Returns the mean weight: over all trained tokens for level 'token', otherwise over the sequences that have a trained
+ * token.
+ */
 function meanWeight(level: string, weights: readonly Float64Array[], masks: Samples['masks']): number {
   const sums = masks.map((mask, s) => maskedSum(mask, (t) => weights[s][t]));
   const counts = masks.map((mask) => maskedSum(mask, () => 1));
@@ -130,7 +137,10 @@ interface Bounds {
   high: number;
 }
 
-/** Bounds on the statistic itself: for k1 the logs of the ratio bounds, otherwise [-Infinity, threshold]. */
+/**
+ * Parses the thresholds to bounds on each criterion's statistic: for k1 the logs of the ratio bounds, otherwise
+ * [-Infinity, threshold].
+ */
 function parseRsThresholds(options: readonly string[], spec: number | string): Bounds[] {
   const parts = String(spec)
     .split(',')
@@ -207,10 +217,10 @@ function maskedFractions(
   };
 }
 
-/** Statistic of a rejection option at every token. Sequence options repeat one value along the sequence. */
+/** Statistic of a rejection criterion at every token. Sequence criteria repeat one value along the sequence. */
 interface RsStatistic {
   perToken: Float64Array[];
-  /** One value per sequence; only for sequence options. */
+  /** One value per sequence; only for sequence criteria. */
   perSequence?: number[];
 }
 

@@ -16,19 +16,19 @@ type Settings = Pick<TrainConfig, 'actor' | 'algorithm'>;
 interface CurrentPolicyInputs extends Omit<Samples, 'oldLogp'> {
   /** Log-prob under the current policy. */
   logp: readonly ArrayLike<number>[];
-  /** Nats. */
+  /** Entropy under the current policy, in nats. */
   entropy: readonly ArrayLike<number>[];
   advantages: readonly ArrayLike<number>[];
 }
 
 export interface CurrentPolicyResult {
-  /** Masks after rejection, which the aggregation counts as N. */
+  /** Masks after rejection: tokens with mask 1 count in the aggregation. */
   masks: ArrayLike<number>[];
   /** Importance weights of bypass mode. Undefined if the loss computes them itself. */
   isWeights?: Float64Array[];
-  /** 0 = the token still counts in N and in the KL, but has no policy gradient. */
+  /** 0 = the token has no policy gradient, although it still counts in the aggregation and in the KL. */
   keep: Float64Array[];
-  /** 1 = the entropy bonus acts on the token. Default: on all tokens. */
+  /** 1 = the entropy bonus applies to the token. Default: to all tokens. */
   entropyKeep?: Float64Array[];
   /** rollout_corr/*, actor/opsm_kept, actor/top_entropy_kept. */
   metrics: Metrics;
@@ -41,7 +41,10 @@ export function needsCurrentPolicy(config: Settings, loss = policyLossOf(config.
   return correctsNow(config) || offPolicyMaskThreshold < Infinity || config.actor.topEntropyQuantile < 1 || selects;
 }
 
-/** True in bypass mode, where "old" is the sampler, so the correction must compare it with the current policy. */
+/**
+ * True in bypass mode: the "old" policy is then the sampler, so the correction must compare the sampler with the
+ * current policy.
+ */
 function correctsNow(config: Settings): boolean {
   const { bypassMode, rolloutIs, rolloutRs } = correctionSettings(config);
   if (!bypassMode || lossWeighsItself(config)) return false;
@@ -49,8 +52,8 @@ function correctsNow(config: Settings): boolean {
 }
 
 /**
- * Returns masks, weights and metrics of a mini-batch. PPO-style losses use only the rejection, because their ratio is
- * the weight already.
+ * Returns masks, weights and metrics of a mini-batch. PPO-style losses use only the rejection masks, because their
+ * ratio already is the importance weight.
  */
 export function correctByCurrentPolicy(config: Settings, inputs: CurrentPolicyInputs): CurrentPolicyResult {
   const { logp: oldLogp, rolloutLogp, masks } = inputs;
@@ -78,7 +81,7 @@ function maskOffPolicy(settings: CorrectionSettings, inputs: CurrentPolicyInputs
   multiply(result, kept, 'actor/opsm_kept');
 }
 
-/** Multiplies the masks by `kept`. The metric is the share of trained tokens that remains. */
+/** Multiplies the masks by `kept`. The returned metric is the share of trained tokens that remains. */
 function multiply(result: CurrentPolicyResult, kept: readonly ArrayLike<number>[], metric: string): void {
   let [trained, left] = [0, 0];
   result.masks.forEach((mask, s) => {

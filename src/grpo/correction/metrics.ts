@@ -26,7 +26,7 @@ function sumOf(masks: Masks, value: Value): number {
 
 const meanOf = (masks: Masks, value: Value): number => sumOf(masks, value) / (sumOf(masks, () => 1) + EPSILON);
 
-/** Masked mean of each sample; 0 for a sample without a trained token. */
+/** Mean of each sample's values over its trained tokens; 0 for a sample without a trained token. */
 const sequenceMeans = (masks: Masks, value: Value): number[] =>
   masks.map((mask, s) => meanOf([mask], (_, t) => value(s, t)));
 
@@ -50,7 +50,7 @@ function trained(masks: Masks, value: Value): number[] {
   );
 }
 
-/** sqrt(E[x^2] - E[x]^2), as in verl; 0 for fewer than two tokens. */
+/** Standard deviation sqrt(E[x^2] - E[x]^2), as in verl; 0 for fewer than two tokens. */
 function biasedStd(masks: Masks, value: Value): number {
   if (sumOf(masks, () => 1) <= 1) return 0;
   const center = meanOf(masks, value);
@@ -59,14 +59,14 @@ function biasedStd(masks: Masks, value: Value): number {
 
 interface IsMetricInputs {
   level: string;
-  /** Weights before truncation, 0 where masked. */
+  /** Importance weights before truncation, 0 where the mask is 0. */
   raw: readonly Float64Array[];
-  /** Weights as used. */
+  /** Importance weights as used, after truncation. */
   applied: readonly Float64Array[];
   /** [S] sum of the log ratios of each sample. */
   sums: readonly number[];
   masks: Masks;
-  /** Null if weights are truncated instead of set to 0; then 1 / high counts as the lower threshold. */
+  /** Lower bound of the weights. Null if weights are truncated instead of set to 0; the metrics then use 1 / high. */
   low: number | null;
   high: number;
 }
@@ -116,7 +116,7 @@ function tokenExtremes({ raw, applied, masks, high }: IsMetricInputs, low: numbe
   };
 }
 
-/** Metrics of one rejection option. `bounds.low` is -Infinity if only the upper bound counts. */
+/** Metrics of one rejection criterion. `bounds.low` is -Infinity if only the upper bound counts. */
 export function rejectionMetrics(
   option: string,
   statistic: { perToken: readonly Float64Array[]; perSequence?: number[] },

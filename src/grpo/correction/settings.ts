@@ -5,7 +5,7 @@ import type { RolloutCorrection } from './correct.ts';
 
 export interface CorrectionSettings extends RolloutCorrection {
   bypassMode: boolean;
-  /** Nats per token; Infinity = off. */
+  /** Threshold of off-policy sequence masking, in nats per token; Infinity = off. */
   offPolicyMaskThreshold: number;
 }
 

@@ -11,12 +11,13 @@ type Pool = (typeof POOLS)[number];
 
 /**
  * Samples problems with replacement, by pool. A problem's pool follows from the mean score of its latest group; a
- * problem without a group has weight 1. The state is these means. Random keys are the seed and the number of the draw.
+ * problem without a group has weight 1. A checkpoint stores these means. The random key of a draw is the seed and the
+ * number of the draw.
  */
 export class DifficultySampler implements StatefulPart {
   readonly #settings: TrainConfig['data']['difficulty'];
   readonly #seed: number;
-  /** [trainSize] mean score of a problem's last group; undefined if it had none. */
+  /** [trainSize] mean score of each problem's last group; undefined if the problem had none. */
   readonly #scores: (number | undefined)[];
 
   constructor(config: TrainConfig, trainSize: number) {
@@ -36,7 +37,7 @@ export class DifficultySampler implements StatefulPart {
     }
     let left = keyedRng('difficulty', this.#seed, number).uniform() * total;
     const index = weights.findIndex((weight) => (left -= weight) < 0);
-    return index >= 0 ? index : weights.findLastIndex((weight) => weight > 0); // the sum was rounded
+    return index >= 0 ? index : weights.findLastIndex((weight) => weight > 0); // rounding of the sum can leave no index
   }
 
   /** Records the mean score of a group of problem `index`. */
@@ -51,12 +52,12 @@ export class DifficultySampler implements StatefulPart {
     return Object.fromEntries(['unseen', ...POOLS].map((name) => [`pool/${name}`, count(name)]));
   }
 
-  /** Index and score of each problem that had a group. */
+  /** Index and last mean score of each problem that had a group. */
   state(): [number, number][] {
     return this.#scores.flatMap((score, index) => (score === undefined ? [] : [[index, score] as [number, number]]));
   }
 
-  /** Throws InputError if the state is not a list of problem numbers of this task and their scores. */
+  /** Throws InputError if the state is not a list of problem numbers of this task with their scores. */
   restore(state: unknown): void {
     const { length } = this.#scores;
     const isSeen = (seen: unknown): seen is [number, number] =>

@@ -45,7 +45,7 @@ export class FilteredGroups implements SampleSource {
       'training/num_gen_prompts': drawn,
       'training/evicted_groups': drawn - kept.length / n,
     };
-    // If the filter rejects every group, train on the last ones unfiltered rather than on nothing.
+    // If the filter rejects every group, the step trains on the last groups unfiltered rather than on nothing.
     const samples = kept.length > 0 ? kept : last;
     return { samples, seconds, stats: await engine.rollout.takeStats(), metrics };
   }

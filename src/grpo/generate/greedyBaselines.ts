@@ -4,7 +4,7 @@ import type { Sample } from '../update/batch.ts';
 import { type GenerationContext, generateOptions, GREEDY } from './options.ts';
 import { generateSamples } from './samples.ts';
 
-/** Returns [N] the score of one greedy answer to each sample's prompt. */
+/** Returns [N] the score of a greedy answer to the prompt of each sample. */
 export async function greedyBaselines(
   generation: GenerationContext,
   samples: Sample[],

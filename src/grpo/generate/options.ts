@@ -1,4 +1,4 @@
-/** Derives the options of a generation from a config: sampling, limits, tools, random keys. */
+/** Derives the options of a generation (sampling, limits, tools, random keys) from a config. */
 
 import type { UserCodeError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
@@ -12,14 +12,14 @@ import type { TrainConfig } from '../config/types.ts';
 import type { TrainerEngine } from '../types.ts';
 import type { Sample } from '../update/batch.ts';
 
-/** Config, engine and task of a generation. */
+/** Config, engine and task with which samples are generated. */
 export interface GenerationContext {
   config: TrainConfig;
   engine: Pick<TrainerEngine, 'rollout' | 'tokenizer' | 'checkpointEngine'>;
   task: Task;
-  /** Replaces the parser that rollout.multiTurn.format names. */
+  /** Parser of tool calls, instead of the one that rollout.multiTurn.format names. */
   toolParser?: ToolParser | undefined;
-  /** Called for every sample that trainer.onError: skip skips. */
+  /** Called for every sample that is skipped because trainer.onError is skip. */
   onFault?: (fault: UserCodeError) => void;
 }
 
@@ -30,7 +30,7 @@ export interface GenerateOptions {
   sampling: SamplingParams;
   limits: AgentLimits;
   agent?: Pick<AgentLoopInput, 'agentLoop' | 'toolParser' | 'toolSchemasInPrompt' | 'constrainToolCalls'>;
-  /** Run's seed; together with `batch` it is part of every random key. */
+  /** Seed of the run; together with `batch` it is part of every random key. */
   seed: number;
   batch: number;
   /** Samples per problem. */
@@ -39,32 +39,32 @@ export interface GenerateOptions {
   globalStep?: number;
   /**
    * True to generate one more answer per problem, the greedy one, after its samples; they share its prompt. `onSample`
-   * is not called for it.
+   * is not called for the greedy answer.
    */
   greedy?: boolean;
-  /** Number of the first problem's group. */
+  /** Group number of the first problem. */
   firstGroup?: number;
-  /** Number of each problem's first sample. */
+  /** Sample number of each problem's first sample. */
   firstSample?: number;
   signal?: AbortSignal | undefined;
   /**
-   * Called when the engine has the first request of every sample. An engine that is paused until then starts them
-   * together.
+   * Called when the engine has the first request of every sample. If the engine is paused until then, it starts all of
+   * them together.
    */
   onQueued?: (() => Promise<void>) | undefined;
-  /** Records of the problem's samples, for a checkpoint; see SampleRecord. */
+  /** Records of the problem's samples, which checkpoints store and a resumed run continues; see SampleRecord. */
   records?: readonly SampleRecord[];
-  /** True to record what each sample spends its time on. */
+  /** True to record the times of generation, tool calls and reward of each sample. */
   profile?: boolean;
   onSample?: (sample: Sample) => void;
   /** Time limit of the reward function. Default: no limit. */
   rewardTimeoutMs?: number;
-  /** Same as trainer.onError. Default: 'stop'. */
+  /** Same as trainer.onError: the action if a sample fails. Default: 'stop'. */
   onError?: 'stop' | 'skip';
   onFault?: GenerationContext['onFault'];
 }
 
-/** Sampling parameters that always take the most likely token. */
+/** Sampling parameters for greedy decoding: always the most likely token. */
 export const GREEDY = { temperature: 0, topK: 0, topP: 1, minP: 0 };
 
 /**
@@ -102,18 +102,18 @@ export function generateOptions(
     batch,
     n,
     profile: trainer.profile,
-    // Reward models have no time limit; modelRewards.ts limits the task's rule alone.
+    // Reward models are not under this limit; modelRewards.ts applies it to the task's own reward function alone.
     rewardTimeoutMs: hasRewardModels(reward) ? Infinity : reward.timeoutS * 1000,
     onError: trainer.onError,
     onFault,
   };
 }
 
-/** True if models score samples in addition to the task's own rule. */
+/** True if models score samples in addition to the task's own reward function. */
 export const hasRewardModels = ({ judge, model, rubric }: TrainConfig['reward']): boolean =>
   judge.weight !== 0 || model.path !== undefined || rubric !== undefined;
 
-/** Returns the sampling parameters of training. A token of `stopTokenIds` ends a turn. */
+/** Returns the sampling parameters of training. The tokens in `stopTokenIds` end a turn. */
 export function samplingParams(
   { data, rollout }: TrainConfig,
   stopTokenIds: SamplingParams['stopTokenIds'],

@@ -17,19 +17,19 @@ import type { Sample } from '../update/batch.ts';
 import { DifficultySampler } from './difficultySampler.ts';
 import { limitedTask, promptFits } from './trainingSet.ts';
 
-/** Problems in a row that are skipped before an error says that none fits. */
+/** Number of problems skipped in a row after which an error says that no prompt is short enough. */
 const MAX_LEFT_OUT = 10_000;
 
 /** Hands out a task's training problems, and fetches those of the next step ahead of time. */
 export class ProblemQueue {
   readonly #task: Task;
-  /** Parts of the task with which prompts are written. */
+  /** Parts of the task that prompts contain. */
   #parts: Pick<Task, 'name' | 'tools' | 'environments'>;
   readonly #config: TrainConfig;
   readonly #tokenizer: ChatTokenizer;
   readonly #sampler: DifficultySampler | undefined;
   readonly #drawn = new Map<number, Problem | Promise<Problem>>();
-  /** Index of the problem in the task. */
+  /** Index of each problem in the task. */
   readonly #indexOf = new WeakMap<Problem, number>();
   #position = 0;
   #leftOut = 0;
@@ -48,7 +48,9 @@ export class ProblemQueue {
     return this.#position;
   }
 
-  /** State that a checkpoint stores in addition to the position. */
+  /**
+   * Parts whose state checkpoints store in addition to the position: the difficulty sampler, and the task if it adapts.
+   */
   get parts(): Record<string, StatefulPart> {
     const task = this.#task;
     return {
@@ -104,8 +106,8 @@ export class ProblemQueue {
   }
 
   /**
-   * Returns a problem that was taken before a checkpoint: the task's own if the task still returns the same one,
-   * otherwise the saved one.
+   * Returns a problem that was drawn before a checkpoint: the task's own object if the task still returns the same
+   * problem, otherwise the saved one.
    */
   async restored({
     number,
@@ -122,7 +124,7 @@ export class ProblemQueue {
     return problem;
   }
 
-  /** Records the scores of generated groups. They count from the next draw on. */
+  /** Records the scores of generated groups. The next draws already use them. */
   async observe(samples: readonly Sample[]): Promise<void> {
     const groups = new Map<number, { problem: Problem; rewards: Reward[] }>();
     for (const { group, problem, reward } of samples) {
@@ -138,8 +140,8 @@ export class ProblemQueue {
   }
 
   /**
-   * Returns `pool/*`, the number of problems by difficulty, and `training/overlong_prompts`, problems skipped since the
-   * last call.
+   * Returns the metrics `pool/*` (number of problems by difficulty) and `training/overlong_prompts` (problems skipped
+   * since the last call).
    */
   takeMetrics(): Metrics {
     const { filterOverlongPrompts } = this.#config.data;
@@ -152,8 +154,8 @@ export class ProblemQueue {
   }
 
   /**
-   * Fetches the problems of the next step and encodes their prompts, which the tokenizer caches. The host does this
-   * work while the device trains. If the task throws, the error is thrown in the step that needs the problem, not here.
+   * Fetches the problems of the next step and encodes their prompts, which the tokenizer caches. The CPU does this work
+   * while the GPU trains. If the task throws, the error is thrown in the step that needs the problem, not here.
    */
   prefetch(): void {
     const { data, rollout } = this.#config;
@@ -173,7 +175,7 @@ export class ProblemQueue {
     }
   }
 
-  /** Sets the tools with which prompts are written from now on. */
+  /** Sets the tools that prompts describe from now on. */
   useTools(tools: Task['tools']): void {
     const { name, environments } = this.#task;
     this.#parts = { name, ...(environments && { environments }), ...(tools && { tools }) };
@@ -189,7 +191,7 @@ export class ProblemQueue {
     return promptFits({ config: this.#config, tokenizer: this.#tokenizer, task: this.#parts });
   }
 
-  /** Returns the problem of a number and caches it. */
+  /** Returns the problem with a number and caches it. */
   #draw(number: number): Problem | Promise<Problem> {
     const drawn = this.#drawn.get(number);
     if (drawn) return drawn;

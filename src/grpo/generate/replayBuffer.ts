@@ -1,7 +1,8 @@
 /**
  * Replay of earlier groups that had a signal (TRL's GRPOWithReplayBufferTrainer): a stored group replaces each group
- * whose scores are all equal. A stored sample keeps its tokens and its sampler's log-probs. So the loss ratio compares
- * the current policy with the one that sampled, and clipping or rollout correction accounts for the sample's age.
+ * whose scores are all equal. A stored sample keeps its tokens and the log-probs of the policy that sampled it. So the
+ * loss ratio compares the current policy with that older one, and clipping or rollout correction accounts for the
+ * sample's age.
  */
 
 import { InputError } from '../../errors.ts';
@@ -14,18 +15,18 @@ import { decodeSample, encodeSample } from './sampleCodec.ts';
 import type { GeneratedStep, InFlight, SampleSource, SourceOptions } from './samples.ts';
 
 interface StoredGroup {
-  /** Sum over the group's samples of |advantage| x std of the group's scores. */
+  /** Score of the group: the sum of its samples' |advantage|, times the std of the group's scores. */
   score: number;
   /** Step that sampled the group. */
   step: number;
   samples: Sample[];
 }
 
-/** Stores the best groups so far, at most `size`. */
+/** Stores the groups with the highest scores so far, at most `size`. */
 export class ReplayBuffer implements StatefulPart {
   readonly #size: number;
   #groups: StoredGroup[] = [];
-  /** Groups at the start of the last step. */
+  /** Stored groups as they were at the start of the last step. */
   #before: { step: number; groups: StoredGroup[] } | undefined;
 
   constructor(size: number) {
@@ -36,7 +37,10 @@ export class ReplayBuffer implements StatefulPart {
     return this.#groups.length;
   }
 
-  /** Stores a group if there is space, or replaces the worst group if this one is better. */
+  /**
+   * Stores a group if there is space, or replaces the stored group with the lowest score if this one has a higher
+   * score.
+   */
   add(group: StoredGroup): void {
     if (this.#groups.length >= this.#size) {
       const worst = this.#groups.reduce((low, { score }, i, all) => (score < all[low].score ? i : low), 0);
@@ -58,7 +62,9 @@ export class ReplayBuffer implements StatefulPart {
     });
   }
 
-  /** Called as a step starts. If a failed step starts again, the buffer is as it was before the failed attempt. */
+  /**
+   * Called at the start of a step. If a failed step is run again, restores the groups from before the failed attempt.
+   */
   begin(step: number): void {
     if (this.#before?.step === step) this.#groups = [...this.#before.groups];
     else this.#before = { step, groups: [...this.#groups] };
@@ -92,14 +98,17 @@ function decodeGroups(state: unknown): StoredGroup[] {
       samples.every(({ trajectory }) => !findFault(trajectory, SAMPLE_REQUIRED));
     if (groups.every(isWhole)) return groups;
   } catch {
-    // The group does not have the right shape; the error follows below.
+    // A value of the wrong shape throws here; the error message for it is below.
   }
   throw new InputError(
     "The checkpoint's replay buffer contains a value that is not a group of samples. The checkpoint is damaged: use another one.",
   );
 }
 
-/** A source of samples that replaces groups without a signal in another source by groups from a buffer. */
+/**
+ * A source of samples. In the groups of another source, it replaces each group without a signal by one from the replay
+ * buffer.
+ */
 export class ReplayedGroups implements SampleSource {
   readonly #source: SampleSource;
   readonly #config: SourceOptions['config'];
@@ -116,7 +125,7 @@ export class ReplayedGroups implements SampleSource {
     const generated = await this.#source.generate(step);
     const drawn = generated.samples;
     const groups = this.#scored(drawn, step);
-    // Like TRL: the step's own groups are stored first, so that they too can be drawn.
+    // The step's own groups are stored first, as in TRL, so that the buffer can return them too.
     for (const group of groups) if (group.score > 0) this.#buffer.add(group);
     const uniform = mulberry32(this.#config.seed * 104_729 + step);
     const replays = this.#buffer.draw(groups.filter(({ score }) => score === 0).length, uniform);

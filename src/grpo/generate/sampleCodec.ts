@@ -1,6 +1,6 @@
 /**
- * Encodes samples as plain JSON for a checkpoint: per-token arrays as base64 of their bytes, without the times of the
- * sample's events.
+ * Encodes samples as plain JSON for a checkpoint. Per-token arrays become base64 of their bytes; the times of the
+ * sample's events are omitted.
  */
 
 import { TOKEN_FIELD_NAMES, TOKEN_FIELDS, type TokenArrays, type TokenFieldName } from '../../rollout/tokenLog.ts';
@@ -14,14 +14,17 @@ interface EncodedSample extends Omit<Sample, 'trajectory' | 'events' | 'advantag
   trajectory: Omit<Trajectory, TokenFieldName> & Texts;
 }
 
-/** Returns the arrays of a turn or a sample as base64, without its other fields. */
+/** Returns the per-token arrays of a turn or a sample as base64, without its other fields. */
 export function encodeArrays(arrays: Partial<TokenArrays>): Texts {
   const texts: Texts = {};
   for (const name of TOKEN_FIELD_NAMES) if (arrays[name]) texts[name] = toBase64(arrays[name]);
   return texts;
 }
 
-/** Decodes the arrays that `encodeArrays` returned. Keeps a text that is not base64; `findFault` reports it. */
+/**
+ * Decodes the arrays that `encodeArrays` returned. Leaves a text that is not base64 unchanged; `findFault` reports it
+ * later.
+ */
 export function decodeArrays(texts: { [N in TokenFieldName]?: unknown }): Partial<TokenArrays> {
   const arrays: Record<string, unknown> = {};
   for (const name of TOKEN_FIELD_NAMES) if (typeof texts[name] === 'string') arrays[name] = arrayOf(name, texts[name]);
@@ -50,7 +53,7 @@ export const decodeSample = ({ trajectory, reward, ...sample }: EncodedSample): 
   trajectory: { ...trajectory, ...decodeArrays(trajectory) } as Trajectory,
 });
 
-/** Restores NaN: JSON writes it as null, which appears here only if a number is missing. */
+/** Restores NaN: JSON writes NaN as null, and a null in these fields can have no other meaning. */
 export const withMissing = (reward: Reward): Reward =>
   JSON.parse(JSON.stringify(reward), (_, value: unknown) => (value === null ? NaN : value)) as Reward;
 

@@ -1,7 +1,6 @@
 /**
- * Generation of a step: draws problems and runs one agent loop per sample. All loops run concurrently on one engine, and
- * each sample is scored as it finishes. PlainGroups is the default source of samples; filterGroups.ts and
- * src/grpo/pipeline have the others.
+ * Generates the samples of a step: draws problems and runs one agent loop per sample. All loops run concurrently on one engine, and each
+ * sample is scored as it finishes. PlainGroups is the default source of samples; filterGroups.ts and src/grpo/pipeline have the others.
  */
 
 import { runAgentLoop } from '../../rollout/agent/loop.ts';
@@ -22,11 +21,11 @@ import { score } from './score.ts';
 export interface SampleSource {
   /** Generates and scores the groups of a step. The samples of one group are neighbours. */
   generate(step: number): Promise<GeneratedStep>;
-  /** Groups that the source keeps between steps. Default: none. */
+  /** Access to the groups that the source keeps between steps. Default: the source keeps none. */
   readonly inFlight?: InFlight | undefined;
 }
 
-/** Groups that are still in flight when a step ends. */
+/** Access to the groups that are still in flight when a step ends. */
 export interface InFlight {
   /** Numbers of the problems of these groups; undefined if the groups do not come from the task's problems. */
   readonly inFlightNumbers: number[] | undefined;
@@ -35,11 +34,14 @@ export interface InFlight {
    * follow.
    */
   ready(stop: AbortSignal): Promise<boolean>;
-  /** Returns the groups as plain JSON for a checkpoint. Undefined: the groups of `inFlightNumbers` must restart. */
+  /**
+   * Returns the groups as plain JSON for a checkpoint. Undefined if the problems of `inFlightNumbers` must be generated
+   * again from the start.
+   */
   save(): Promise<unknown>;
   /**
-   * Replaces the groups by the saved ones. If `state` is undefined, the problems of `inFlightNumbers` restart. Both run
-   * before new problems. Throws InputError if the state cannot be read.
+   * Replaces the groups by the saved ones. If `state` is undefined, the problems of `inFlightNumbers` are generated
+   * again. In both cases these come before new problems. Throws InputError if the state cannot be read.
    */
   restore(state: unknown, to: { inFlightNumbers: readonly number[]; vocabSize: number }): void;
   /** Called before the policy is updated. Resolves once rollout no longer reads the policy's weights. */
@@ -50,7 +52,7 @@ export interface InFlight {
   resume(step: number, engine: GenerationContext['engine']): Promise<Metrics>;
   /** Runs an evaluation with the trained weights. @param run calls `onQueued` once all of its requests are queued */
   evaluate<T>(run: (onQueued: () => Promise<void>) => Promise<T>): Promise<T>;
-  /** Aborts the groups; `save` can still return them. */
+  /** Aborts the groups; `save` can still return them afterwards. */
   close(): Promise<void>;
 }
 
@@ -72,7 +74,7 @@ export interface GeneratedStep extends GeneratedSamples {
    */
   drawn?: Sample[];
   stats: RolloutStats;
-  /** Seconds of generation, if it did not happen in `generate` alone. */
+  /** Seconds of generation, if part of it happened outside the call of `generate`. */
   genSeconds?: number;
   metrics: Metrics;
 }
@@ -100,19 +102,22 @@ export function stepOptions(source: SourceOptions, step: number): GenerateOption
   return { ...options, globalStep: step, onSample: (sample) => source.onSample(sample, step) };
 }
 
-/** Seconds in which at least one sample waited for tools, or for its reward. They overlap generation. */
+/**
+ * Seconds in which at least one sample waited for tools, and for its reward. Samples that do not wait are generated
+ * meanwhile.
+ */
 export interface OutsideSeconds {
   tools: number;
   reward: number;
 }
 
-/** Spans in which samples waited for tools and for rewards, which overlap each other. */
+/** Spans of time in which single samples waited for tools and for rewards. Spans of different samples can overlap. */
 export interface OutsideSpans {
   tools: Span[];
   reward: Span[];
 }
 
-/** Returns the seconds that spans cover; the same time counts once. */
+/** Returns the seconds that spans cover; time in several spans counts once. */
 export const outsideSeconds = ({ tools, reward }: OutsideSpans): OutsideSeconds => ({
   tools: coveredMs(tools) / 1000,
   reward: coveredMs(reward) / 1000,
@@ -144,9 +149,9 @@ export async function generateSamples(
 }
 
 /**
- * Starts every sample of every problem. A group resolves when its last sample is scored; `outside` grows until then.
- * The first failure aborts the samples of all groups. Every incomplete group then rejects with that failure, once its
- * last sample has ended.
+ * Starts every sample of every problem. A group resolves when its last sample is scored. Until then, waits for tools
+ * and rewards are added to `outside`. The first failure aborts the samples of all groups. Every incomplete group then
+ * rejects with that failure, once its last sample has ended.
  */
 export function startGroups(
   problems: readonly Problem[],
@@ -216,15 +221,15 @@ export function startGroups(
   return { groups, outside };
 }
 
-/** Like Promise.all, but waits for all others before it rejects. */
+/** Like Promise.all, but also waits for all other promises before it rejects. */
 async function allEnded<T>(work: readonly Promise<T>[]): Promise<T[]> {
   await Promise.allSettled(work);
   return Promise.all(work);
 }
 
 /**
- * Returns two 32-bit words that are, in practice, unique to (seed, batch, problem, sample): three rounds of a 128-bit
- * mix.
+ * Returns the random key of a sample: two 32-bit words from (seed, batch, problem, sample) that are practically unique,
+ * by three rounds of a 128-bit mix.
  */
 export function randomKey(seed: number, batch: number, problem: number, sample: number): [number, number] {
   let h = [seed >>> 0, batch >>> 0, problem >>> 0, sample >>> 0];

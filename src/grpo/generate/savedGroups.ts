@@ -1,6 +1,6 @@
 /**
- * Encodes groups in flight as plain JSON for a checkpoint: the received parts of each sample, with per-token arrays as
- * base64.
+ * Encodes groups in flight as plain JSON for a checkpoint: the parts of each sample generated so far, with per-token
+ * arrays as base64.
  */
 
 import * as v from 'valibot';
@@ -19,12 +19,12 @@ import { decodeArrays, encodeArrays, withMissing } from './sampleCodec.ts';
 
 /** A group that was in flight when the checkpoint was written. */
 export interface SavedGroup {
-  /** Number of its problem. */
+  /** Number of the group's problem. */
   number: number;
   /** Index of the problem in the task, if problems are sampled by difficulty. */
   index?: number | undefined;
   problem: Problem;
-  /** Step that started the group; part of its random keys. */
+  /** Step that started the group; part of the random keys of its samples. */
   step: number;
   samples: SavedSample[];
 }
@@ -54,7 +54,7 @@ function encodeSaved({ received, turn, ...rest }: SavedSample): unknown {
 export const decodeGroups = (state: unknown, vocabSize: number): SavedGroup[] =>
   readInFlight(groupsSchema(vocabSize), state);
 
-/** Validates a state. Throws InputError that names the place where the state does not fit `schema`. */
+/** Validates a state. Throws an InputError that names the place where the state does not fit `schema`. */
 export function readInFlight<T>(schema: v.GenericSchema<unknown, T>, state: unknown): T {
   const result = v.safeParse(schema, state);
   if (result.success) return result.output;
@@ -85,7 +85,7 @@ export const arraysSchema = <T extends Partial<TokenArrays>>(
 
 export const whole = v.pipe(v.number(), v.integer(), v.minValue(0));
 
-/** A missing number is null; it is NaN if the state was never JSON text. */
+/** A missing number is null in JSON. It is NaN if the state was not converted to JSON text and back. */
 const amount = v.nullable(v.union([v.number(), v.nan()]));
 /** Schema of a saved reward. Missing numbers become NaN. */
 export const savedReward = v.pipe(

@@ -1,4 +1,6 @@
-/** Scores a sample with the task's reward, which is user code: it can throw, never resolve, or return anything. */
+/**
+ * Scores a sample with the task's reward function. That is user code: it can throw, never resolve, or return anything.
+ */
 
 import { blame, isA, shownValue as shown, UserCodeError } from '../../errors.ts';
 import type { AgentLoopOutput } from '../../rollout/agent/loop.ts';
@@ -8,7 +10,7 @@ import type { Problem, Reward, ScoredSample, Task } from '../../tasks/task.ts';
 import { turnCount } from '../advantages/turns.ts';
 import type { GenerateOptions } from './options.ts';
 
-/** Largest float32: advantages are trained in float32. */
+/** Largest allowed reward, the largest float32: advantages are trained in float32. */
 export const LARGEST_REWARD = 3.4028234663852886e38;
 
 const MISSING: Reward = { score: NaN, acc: NaN };
@@ -16,7 +18,7 @@ const EXPECTED = 'Return { score, acc }, or a promise of it';
 
 interface Scored {
   reward: Reward;
-  /** Error of the user's code if `onError` is 'skip'; the sample has no reward then. */
+  /** Error of the reward function if `onError` is 'skip'; the sample then has no reward. */
   fault?: UserCodeError;
 }
 
@@ -24,7 +26,7 @@ type ScoreOptions = Pick<GenerateOptions, 'globalStep' | 'rewardTimeoutMs' | 'si
   task: Pick<Task, 'reward'>;
 };
 
-/** Fields read from a finished sample. */
+/** Fields that scoring reads from a finished sample. */
 type Ended = Pick<AgentLoopOutput, 'messages' | 'trajectory' | 'fault'> &
   Partial<Pick<ScoredSample, 'toolRewards' | 'turnRewards' | 'toolStates' | 'state'>>;
 
@@ -57,7 +59,7 @@ export async function score(
   try {
     return { reward: checkedReward(await timedReward(task, sample, rewardTimeoutMs, signal), problem, trajectory) };
   } catch (error) {
-    if (signal?.aborted) return { reward: MISSING }; // its result is not awaited
+    if (signal?.aborted) return { reward: MISSING }; // nothing awaits the result of an aborted sample
     const blamed = blame('reward', nameOf(problem), error, EXPECTED);
     if (onError !== 'skip' || !(blamed instanceof UserCodeError)) throw blamed;
     return skip(blamed);
@@ -83,8 +85,8 @@ export async function timedReward(
 const nameOf = ({ id }: Problem) => `The reward of problem "${id}"`;
 
 /**
- * Returns a copy of what the reward function returned, so that nothing changes it later. Throws UserCodeError if it is
- * not a reward.
+ * Returns a copy of what the reward function returned, so that the task's code cannot change the reward later. Throws
+ * UserCodeError if it is not a reward.
  */
 function checkedReward(returned: Reward, problem: Problem, trajectory: Trajectory): Reward {
   const wrong = (what: string): UserCodeError => new UserCodeError('reward returned', `${nameOf(problem)} ${what}`);

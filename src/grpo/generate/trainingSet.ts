@@ -1,4 +1,4 @@
-/** Number of training problems, the choice of those that are used, and the length of a run over them. */
+/** Counts the training problems, selects those that are used, and computes a run's length in steps. */
 
 import { InputError } from '../../errors.ts';
 import type { ModelConfig } from '../../model/config.ts';
@@ -14,8 +14,8 @@ import type { TrainConfig } from '../config/types.ts';
 import { withLr } from '../update/learningRate.ts';
 
 /**
- * Returns the task limited to `data.trainMaxSamples` training problems: the first of the stream, which for a file are a
- * random choice by seed. Each later epoch has a different order.
+ * Returns the task limited to `data.trainMaxSamples` training problems: the first ones of the task's stream, which for
+ * a file is shuffled by seed. Each later epoch has a different order.
  */
 export function limitedTask(task: Task, { data }: TrainConfig): Task {
   const { trainMaxSamples: size = -1 } = data;
@@ -30,7 +30,7 @@ export function limitedTask(task: Task, { data }: TrainConfig): Task {
       const key = `${seed}/${epoch}`;
       if (order.key !== key) order = { key, indices: orderOf(size, seed, epoch) };
       const first = order.indices[index % size];
-      // Cached: a task that adapts its own difficulty would later return another problem for that number.
+      // Cached, because a task that adapts its difficulty could later return another problem for the same number.
       const problem = chosen.get(`${seed}/${first}`) ?? task.train(first, seed);
       chosen.set(`${seed}/${first}`, problem);
       if (problem instanceof Promise) problem.catch(() => chosen.delete(`${seed}/${first}`));
@@ -45,9 +45,9 @@ function orderOf(size: number, seed: number, epoch: number): number[] {
 }
 
 /**
- * Throws InputError if a tool cannot be called, or if a problem names an unknown agent loop, environment or tool. Checks the held-out problems, every
- * row of a finite task that returns its problems synchronously, and the first `drawn` training problems of any task.
- * Returns the held-out problems and these first problems.
+ * Throws InputError if a tool cannot be called, or if a problem names an unknown agent loop, environment or tool. Checks the held-out
+ * problems and the first `drawn` training problems; of a finite task that does not return promises, all training problems. Returns the
+ * held-out problems and these first problems.
  */
 export async function checkedProblems(
   task: Task,
@@ -90,7 +90,7 @@ interface PromptContext {
 }
 
 /**
- * Returns a predicate: true if the problem's prompt, written as rollout writes it, has at most maxPromptLength tokens.
+ * Returns a function that says if a problem's prompt, written as rollout writes it, has at most maxPromptLength tokens.
  */
 export function promptFits({ config, tokenizer, task }: PromptContext): (problem: Problem) => boolean {
   const toolSchemasInPrompt = writesSchemas(config.rollout, tokenizer);
@@ -100,8 +100,8 @@ export function promptFits({ config, tokenizer, task }: PromptContext): (problem
 }
 
 /**
- * Returns the config of a run on a task and a model: fills in values that are "auto" or counted from the task. Unchanged
- * without such values. Throws InputError if trainer.totalEpochs counts an endless task.
+ * Returns the config of a run on a task and a model, with numbers for values that are "auto" or that depend on the number of problems.
+ * Returns the same config if it has no such values. Throws InputError if trainer.totalEpochs counts an endless task.
  * @param isLora same as in `withLr`
  */
 export function completedConfig(
@@ -115,8 +115,8 @@ export function completedConfig(
 
 /**
  * Returns the config with the number of steps computed from `trainer.totalEpochs`, as verl counts them: full batches
- * per epoch (of problems that are not too long) times epochs. Unchanged if totalTrainingSteps is set. Throws InputError
- * for an endless task.
+ * per epoch (of problems that are not too long) times epochs. Returns the config unchanged if totalTrainingSteps is
+ * set. Throws InputError for an endless task.
  */
 function withTotalSteps(config: TrainConfig, task: Task, tokenizer: ChatTokenizer): TrainConfig {
   const { totalTrainingSteps, totalEpochs } = config.trainer;
@@ -141,7 +141,7 @@ function withTotalSteps(config: TrainConfig, task: Task, tokenizer: ChatTokenize
   );
 }
 
-/** Throws InputError if the task returns promises of its problems. */
+/** Throws InputError if the task returns its problems as promises. */
 function problemsAtOnce(name: string, count: number, give: (index: number) => Problem | Promise<Problem>): Problem[] {
   return Array.from({ length: count }, (_, i) => {
     const problem = give(i);

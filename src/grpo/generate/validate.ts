@@ -13,23 +13,26 @@ import { givenHeldOut, promptFits } from './trainingSet.ts';
 export interface ValidateOptions {
   /** True to also answer every problem greedily. */
   greedy?: boolean;
-  /** Step that the evaluation follows, for the reward function. */
+  /** Step after which the evaluation runs; passed to the reward function. */
   globalStep?: number;
-  /** Called with every sampled conversation as it ends; not with the greedy ones. */
+  /** Called with every sampled answer when it is complete; not with greedy answers. */
   onSample?: (sample: Sample) => void;
-  /** Called as problems are finished, with the number of problems that have all their sampled answers, and of their tokens. */
+  /**
+   * Called when problems are finished. `done` = problems that have all their sampled answers, `tokens` = tokens in
+   * these answers.
+   */
   onProgress?: (done: number, total: number, tokens: number) => void;
   /** Same as GenerateOptions.onQueued. */
   onQueued?: () => Promise<void>;
-  /** Ends the evaluation, which then rejects with the signal's reason. */
+  /** Aborts the evaluation, which then rejects with the signal's reason. */
   signal?: AbortSignal;
 }
 
 const VALIDATION_BATCH = 0xffffffff; // a number that no training step has
 
 /**
- * Returns held-out accuracy of each set of problems: sampled as `rollout.valKwargs` sets, and also greedy if requested.
- * Uses the outcome, without reward shaping. `samples` = the sampled answers, problem by problem.
+ * Returns held-out accuracy for each set of problems: of answers sampled as `rollout.valKwargs` sets, and of greedy
+ * answers if requested. Uses the outcome, without reward shaping. `samples` = the sampled answers, problem by problem.
  */
 export async function validate(
   generation: GenerationContext,
@@ -40,7 +43,10 @@ export async function validate(
   return evaluation.result();
 }
 
-/** Returns an error handler of an evaluation: returns no metrics if the signal ended it, otherwise rethrows. */
+/**
+ * Returns an error handler for an evaluation: if the signal ended the evaluation, it returns no metrics, otherwise it
+ * rethrows.
+ */
 export const unlessEnded =
   (signal: AbortSignal) =>
   (error: unknown): Metrics => {
@@ -49,8 +55,8 @@ export const unlessEnded =
   };
 
 /**
- * An evaluation that runs in parts, with other work between them. An answer does not depend on what else is generated
- * at the same time.
+ * An evaluation that runs in parts, between which other work can run. An answer does not depend on what else is
+ * generated at the same time.
  */
 export class Evaluation {
   readonly #generation: GenerationContext;
@@ -106,7 +112,7 @@ export class Evaluation {
     signal?.throwIfAborted();
     const tries = n + (greedy ? 1 : 0);
     this.#answers.push(...problems.map((_, p) => samples.slice(p * tries, (p + 1) * tries)));
-    // Discards the evaluation's counts, so that the next step's throughput excludes them.
+    // Resets the engine's statistics, so that the throughput of the next training step excludes the evaluation.
     await engine.rollout.takeStats();
     this.#seconds += (performance.now() - started) / 1000;
   }
@@ -154,7 +160,7 @@ function sourceMetrics(source: string, answers: readonly Sample[][], n: number):
 
 const sourceOf = (problem: Problem, task: Task): string => problem.dataSource ?? task.name;
 
-/** Returns the held-out problems, without those whose prompt is too long if the config says so. */
+/** Returns the held-out problems. If the config says so, omits those whose prompt is too long. */
 async function heldOutProblems({ config, engine, task }: GenerationContext): Promise<Problem[]> {
   const problems = await givenHeldOut(task, config);
   if (!config.data.filterOverlongPrompts) return problems;

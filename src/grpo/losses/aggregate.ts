@@ -1,5 +1,5 @@
 /**
- * The weight of each token in the mini-batch's scalar loss, sum_e weight_e * l_e. verl's names:
+ * Computes the weight of each token in the mini-batch's scalar loss, sum_e weight_e * l_e. The modes have verl's names:
  *
  *   token-mean               1 / T                every token counts the same       (DAPO, arXiv:2503.14476)
  *   token-sum                1
@@ -23,15 +23,15 @@ export const LOSS_AGG_MODES: readonly LossAggMode[] = [
   'seq-mean-token-sum-norm',
 ];
 
-/** verl adds this to a sequence's length before dividing. */
+/** verl adds this number to a sequence's length before dividing by the length. */
 const EPSILON = 1e-8;
 
 export interface AggregateOptions {
   /** L of seq-mean-token-sum-norm, verl's loss_scale_factor: a constant of the run. */
   maxResponseLength: number;
   /**
-   * S: sequences of a mini-batch, including masked ones. Default: those with a trained token, like verl's agg_loss
-   * without it.
+   * S: sequences of a mini-batch, including masked ones. Default: sequences with a trained token, like verl's agg_loss
+   * without global_batch_size.
    */
   globalBatchSize?: number;
   /**
@@ -48,7 +48,7 @@ const sum = (values: ArrayLike<number>): number => {
 };
 
 /**
- * Returns the weight of each token, 0 where masked, and all 0 if no token is trained.
+ * Returns the weight of each token: 0 where the mask is 0, and 0 everywhere if no token is trained.
  * @param sampleMasks one array per sample of the full mini-batch; 1 = trained, 0 = tool output, rejected, ...
  */
 export function tokenWeights(
@@ -92,7 +92,7 @@ function sequenceWeight(
   }
 }
 
-/** Sizes that an aggregation divides by, and importance weights. */
+/** Sizes by which an aggregation divides, and importance weights. */
 export interface WeightOptions extends AggregateOptions {
   /** Importance weight of each token (`correction/correct.ts`), in the shape of the masks. Default: 1. */
   isWeights?: readonly ArrayLike<number>[];

@@ -5,8 +5,8 @@ import { type ClipRange, clamp, clampedLogRatio, defineLoss } from './types.ts';
  *
  *   l = -w A logp,   w = clip(r, 1 - clipRatioLow, 1 + clipRatioHigh) held constant,   r = exp(clip(logp - oldLogp, -20, 20))
  *
- * verl reads its bound as 1 + clipRatioHigh; TRL reads the same number as the weight itself (its epsilon_high of 5 is
- * verl's clip_ratio_high of 4). `wMax` sets the absolute upper weight, TRL's way, and replaces 1 + clipRatioHigh.
+ * verl's upper bound on w is 1 + clip_ratio_high; TRL's is epsilon_high itself (an epsilon_high of 5 equals a clip_ratio_high of 4). `wMax`
+ * sets the upper bound itself, like TRL, and replaces 1 + clipRatioHigh.
  */
 export const cispo = defineLoss({
   paper: 'arXiv:2506.13585',

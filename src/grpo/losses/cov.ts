@@ -1,6 +1,6 @@
 import { clamp, defineLoss, type LossRows } from './types.ts';
 
-/** Means over the masked entries; `epsilon` is added to the count. */
+/** Mean of values over the tokens whose mask is 1; `epsilon` is added to their number. */
 function means(rows: LossRows, epsilon: number): { advantage: number; logp: number; count: number } {
   let [advantage, logp, count] = [0, 0, 0];
   for (let e = 0; e < rows.logp.length; e++) {
@@ -12,7 +12,7 @@ function means(rows: LossRows, epsilon: number): { advantage: number; logp: numb
   return { advantage: advantage / (count + epsilon), logp: logp / (count + epsilon), count };
 }
 
-/** Picks `count` of `candidates` in a fixed pseudo-random order (verl draws a new order each time). */
+/** Picks `count` of `candidates` in a fixed pseudo-random order (verl's order differs in each run). */
 function draw(candidates: number[], count: number): number[] {
   if (candidates.length <= count) return candidates;
   const order = candidates.map((e) => ({ e, rank: Math.imul(e + 1, 0x9e3779b1) >>> 0 }));
@@ -65,8 +65,8 @@ fn rowGrad(t: Token) -> f32 {
 
 /**
  * KL-Cov: l = -A r, plus ppoKlCoef |logp - oldLogp| on the max(1, floor(klCovRatio * tokens)) tokens with the highest
- * covariance (A - mean A)(logp - mean logp). ppoKlCoef is 0.1 in verl's config, 1 in its code. `actor/ppo_kl` is the
- * mean |log ratio| here.
+ * covariance (A - mean A)(logp - mean logp). ppoKlCoef is 0.1 in verl's config file, 1 in verl's code. `actor/ppo_kl`
+ * is the mean |log ratio| here.
  */
 export const klCov = defineLoss({
   paper: 'arXiv:2505.22617',

@@ -1,6 +1,6 @@
 /**
- * Policy losses that run on this thread, between forward and backward: a user's function, or a float64 row without
- * WGSL.
+ * Policy losses that run on the controller's thread, between forward and backward: a user's function, or a float64 row
+ * without WGSL.
  */
 
 import { blame, UserCodeError } from '../../errors.ts';
@@ -45,7 +45,7 @@ async function ownGradients(loss: AsyncCustomLoss, rows: CustomLossRows): Promis
   }
 }
 
-/** Metrics that a function reported for an update. */
+/** Metrics that a custom loss function reported for an update. */
 export function customMetrics({ loss, metrics }: CustomLossResult): Record<string, number> {
   return { ...(loss !== undefined && { 'actor/pg_loss': loss }), ...metrics };
 }

@@ -1,9 +1,12 @@
 import { clampedLogRatio, defineLoss, type LossNumbers, type TokenLoss, type TokenRow } from './types.ts';
 
-/** Keeps the binary KL finite when a probability reaches 1. */
+/** Bound on probabilities that keeps the binary KL finite when a probability reaches 1. */
 const EPSILON = 1e-8;
 
-/** l = -A min(r, clipRatioC) logp if the token is kept, otherwise 0. The ratio is held constant. */
+/**
+ * l = -A min(r, clipRatioC) logp if the token is kept (see the two losses below), otherwise 0. The ratio is held
+ * constant.
+ */
 function keptOrDropped({ clipRatioC }: LossNumbers, token: TokenRow, kept: boolean): TokenLoss {
   const { logRatio } = clampedLogRatio(token);
   const ratio = Math.exp(logRatio);
@@ -11,7 +14,7 @@ function keptOrDropped({ clipRatioC }: LossNumbers, token: TokenRow, kept: boole
   return { loss: grad * token.logp, grad, clipped: !kept, clippedLower: kept && ratio > clipRatioC, kl: -logRatio };
 }
 
-/** The same in f32; calls a `kept(p, pOld, t)` that is appended to this text. */
+/** WGSL of that row in f32. It calls a function `kept(p, pOld, t)`, which each loss appends to this text. */
 const KEPT_OR_DROPPED = `
 fn rowGrad(t: Token) -> f32 {
   let ratio = exp(clamp(t.logRatio, -20.0, 20.0));

@@ -1,9 +1,12 @@
 import { clamp, defineLoss, type LossNumbers, type TokenRow } from './types.ts';
 
-/** Keeps verl's numbers for sequences without a trained token. */
+/** Constant that verl adds to denominators, so that sequences without a trained token have verl's values. */
 const EPSILON = 1e-8;
 
-/** The token's log ratio after clipping in log space, on the side to which its advantage pushes. */
+/**
+ * Log ratio of a token after clipping in log space on one side: the upper for a positive advantage, the lower for a
+ * negative one.
+ */
 function clippedLogRatio({ clipRatioLow, clipRatioHigh }: LossNumbers, token: TokenRow): number {
   const raw = token.logp - token.oldLogp;
   const bounded = clamp(raw, -clipRatioLow, clipRatioHigh);

@@ -1,6 +1,6 @@
 import { clamp, defineLoss, SEQUENCE_LOG_RATIO } from './types.ts';
 
-/** verl clamps a sequence's log ratio here; above it the gradient is 0. */
+/** Bound to which verl clamps a sequence's log ratio; above it the gradient is 0. */
 const MAX_LOG_RATIO = 10;
 
 /**
@@ -9,8 +9,8 @@ const MAX_LOG_RATIO = 10;
  *   s = exp(min(mean_t (logp_t - oldLogp_t), 10))         mean over the trained tokens of the sequence
  *   l = max(-A s, -A clip(s, 1 - clipRatioLow, 1 + clipRatioHigh))
  *
- * with d s / d logp_t = s per token (the 1 / length is in the aggregation, which is always seq-mean-token-mean).
- * The paper's clip range is 3e-4 / 4e-4.
+ * with d s / d logp_t = s for each token (the factor 1 / length is in the aggregation, which is always
+ * seq-mean-token-mean). The paper's clip range is 3e-4 / 4e-4.
  */
 export const gspo = defineLoss({
   paper: 'arXiv:2507.18071',

@@ -1,6 +1,6 @@
 /**
- * Policy losses in float64: value, gradient and verl's metrics. It is the reference for what trains:
- * `kernels/policy_loss.wgsl` with the loss's own WGSL row.
+ * Policy losses in float64: value, gradient and verl's metrics. They are the reference for the GPU's loss, which is
+ * `kernels/policy_loss.wgsl` with the WGSL row of the configured loss.
  *
  * Each loss is one short file of this folder. An aggregation (`aggregate.ts`) reduces its tokens to one number:
  *   total = sum_e weights[e] * l_e + klLossCoef * sum_e klWeights[e] * kl_e
@@ -72,7 +72,7 @@ const share = shareEntries<PolicyLoss>('policy loss', (name, loss) => {
   losses[name] = loss;
 });
 
-/** True for a loss that a user registered. */
+/** True if a user registered the loss of this mode. */
 export const isOwnLoss = (lossMode: string): boolean => own.has(lossMode);
 
 /** Registers a custom loss; see `registerPolicyLoss`. Throws InputError. */
@@ -91,7 +91,7 @@ export function addPolicyLoss(name: string, loss: PolicyLoss | AsyncCustomLoss):
 }
 
 export interface PolicyLossResult {
-  /** [E] the row's loss before its weight; 0 where masked. */
+  /** [E] loss of each token before it is multiplied by its weight; 0 where the mask is 0. */
   perToken: Float64Array;
   /** [E] d loss / d logp, weights included. */
   grad: Float64Array;
@@ -189,7 +189,7 @@ function tokenAt(rows: LossRows, e: number, selected: ArrayLike<number> | undefi
   };
 }
 
-/** Sums over the trained tokens of sample s; zeros if the loss needs none. */
+/** Sums over the trained tokens of sample s, for sequence-level losses; zeros for other losses. */
 function sequenceStats(loss: PolicyLoss, spec: PolicyLossSpec, rows: LossRows, s: number): SequenceStats {
   const stats: SequenceStats = { length: 0, sum: 0, advantageSum: 0 };
   if (!loss.sequenceTerm) return stats;

@@ -23,7 +23,7 @@ interface KlTerm {
 interface KlOptions {
   /** Log-prob under the sampling policy; needed by r*k3. */
   oldLogp?: number;
-  /** Bound on |k3|; Infinity (default) = none, 10 = verl. */
+  /** Bound on |k3|. Infinity (default) = no bound, 10 = verl's. */
   valueClamp?: number;
 }
 
@@ -84,18 +84,18 @@ function ratioTimesK3(logp: number, refLogp: number, options: KlOptions): KlTerm
   return { value: ratio * value, grad: ratio * (grad + (Math.abs(logRatio) <= EXP_LIMIT ? value : 0)) };
 }
 
-/** State of verl's algorithm.kl_ctrl: the coefficient of a KL in the reward. */
+/** State of verl's algorithm.kl_ctrl: the coefficient of the KL in the reward. */
 interface KlController {
   type: 'fixed' | 'adaptive';
   /** Current coefficient. */
   klCoef: number;
   /** Only if adaptive: target KL in nats per token. */
   targetKl: number;
-  /** Only if adaptive: samples over which a persistent 20% error changes the coefficient by 20%. */
+  /** Only if adaptive: number of samples over which a persistent 20% error changes the coefficient by 20%. */
   horizon: number;
 }
 
-/** Returns the controller after a step with mean KL `currentKl` over `samples` samples (arXiv:1909.08593). */
+/** Returns the state after a step with mean KL `currentKl` over `samples` samples (arXiv:1909.08593). */
 export function updateKlController(controller: KlController, currentKl: number, samples: number): KlController {
   if (controller.type === 'fixed') return controller;
   if (!(controller.horizon > 0)) throw new RangeError(`klCtrl.horizon is ${controller.horizon}. It must be above 0.`);

@@ -1,6 +1,6 @@
 import { clamp, defineLoss, LOG_RATIO_CLAMP, SEQUENCE_LOG_RATIO } from './types.ts';
 
-/** Values of `rolloutIs` below, by index. */
+/** Values of `rolloutIs`; a loss parameter is a number, so the formulas below use the index of the value. */
 export const WEIGHT_LEVELS = ['none', 'token', 'sequence'] as const;
 
 /**

@@ -1,6 +1,6 @@
 /**
- * Gradients of a policy loss from its float64 row, computed between forward and backward, for engines that do not run
- * its WGSL.
+ * Computes gradients of a policy loss from its float64 row, between forward and backward, for engines that do not run
+ * the loss's WGSL.
  */
 
 import type { PolicyLossInputs, PolicyLossSpec } from '../../model/engine.ts';

@@ -8,7 +8,7 @@ const sigmoid = (x: number): number => (x >= 0 ? 1 / (1 + Math.exp(-x)) : Math.e
  *
  *   l = -A (4 / tau) sigmoid(tau (r - 1)),   tau = tauPos where A > 0, otherwise tauNeg,   r = exp(clip(logp - oldLogp, -20, 20))
  *
- * The slope at r = 1 is that of plain policy gradient. Always aggregated by seq-mean-token-mean.
+ * At r = 1 the gradient equals that of plain policy gradient. Always aggregated by seq-mean-token-mean.
  */
 export const sapo = defineLoss({
   paper: 'arXiv:2511.20347',
@@ -28,7 +28,7 @@ export const sapo = defineLoss({
 fn rowGrad(t: Token) -> f32 {
   let ratio = exp(clamp(t.logRatio, -20.0, 20.0));
   let tau = select(params.tauNeg, params.tauPos, t.advantage > 0.0);
-  // Sigmoid' = tail / (1 + tail)^2 is even; this form has no cancellation.
+  // The derivative of the sigmoid, tail / (1 + tail)^2, is even in its argument; this form has no cancellation.
   let tail = exp(-min(abs(tau * (ratio - 1.0)), 80.0));
   let grad = -t.advantage * 4.0 * tail / ((1.0 + tail) * (1.0 + tail)) * ratio;
   return select(0.0, grad, abs(t.logRatio) <= 20.0);

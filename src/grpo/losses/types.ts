@@ -38,17 +38,17 @@ export interface TokenLoss {
   /** Value to minimise, before it is multiplied by the token's weight. */
   loss: number;
   /**
-   * d loss / d logp of this token through every path, including a sequence's mean, if all weights within a sequence are
-   * equal.
+   * d loss / d logp of this token, including its effect through the sequence's mean. Assumes equal weights of all
+   * tokens in a sequence.
    */
   grad: number;
-  /** True if the upper (or only) clip acted; averaged into `actor/pg_clipfrac`. Default: false. */
+  /** True if the upper (or only) clip bound was active; averaged into `actor/pg_clipfrac`. Default: false. */
   clipped?: boolean;
-  /** True if the lower or dual clip acted; averaged into `actor/pg_clipfrac_lower`. Default: false. */
+  /** True if the lower or dual clip bound was active; averaged into `actor/pg_clipfrac_lower`. Default: false. */
   clippedLower?: boolean;
   /** This token's term of `actor/ppo_kl`. Default: oldLogp - logp. */
   kl?: number;
-  /** Additional values of the loss, reported under these names as means over trained tokens. */
+  /** Additional metrics by name, reported as means over trained tokens. */
   metrics?: Readonly<Record<string, number>>;
 }
 
@@ -63,7 +63,7 @@ export type LossAggMode =
   | 'seq-mean-token-mean'
   | 'seq-mean-token-sum-norm';
 
-/** Clip range of `actor`, which every loss can read. */
+/** Clip range in `actor`, which every loss can read. */
 export interface ClipRange {
   clipRatioLow: number;
   clipRatioHigh: number;
@@ -79,15 +79,15 @@ export type LossNumbers<D extends LossDefaults = LossDefaults> = Readonly<Record
 
 /** A policy loss as a row: value and gradient of one token. `defineLoss` types the parameters of a row. */
 export interface PolicyLoss<D extends LossDefaults = LossDefaults> {
-  /** Name in errors, for a loss that is not in `POLICY_LOSSES`. */
+  /** Name of the loss in errors, if the loss is not in `POLICY_LOSSES`. */
   name?: string;
   /** Paper that published the loss. */
   paper?: string;
-  /** Aggregation that replaces the configured one, if the published method requires it. */
+  /** Aggregation that replaces the configured one, because the published method requires it. */
   aggregation?: LossAggMode | 'seq-geo-mean';
   /**
    * True if a token with advantage 0 always has value 0 and gradient 0. Samples that consist of such tokens then need
-   * no forward and backward (`actor.skipZeroAdvantages`). Default: unknown, so all are computed.
+   * no forward and backward (`actor.skipZeroAdvantages`). Default: not known, so all samples are computed.
    */
   zeroAtZeroAdvantage?: boolean;
   /** verl's metrics that this loss reports. Default: all. */
@@ -97,14 +97,13 @@ export interface PolicyLoss<D extends LossDefaults = LossDefaults> {
   /** Returns the loss of one token and its gradient. */
   row(numbers: LossNumbers<D>, token: TokenRow, sequence: SequenceStats): TokenLoss;
   /**
-   * `fn rowGrad(t: Token) -> f32`, the row's gradient. `Token` is in kernels/policy_loss.wgsl; `params` has the parameters
-   * under the names they have here. If missing, `row` itself trains, on the controller's thread, which needs a second
-   * forward pass per update.
+   * `fn rowGrad(t: Token) -> f32`, the row's gradient. `Token` is in kernels/policy_loss.wgsl; `params` has the loss's parameters under the
+   * same names. If `wgsl` is missing, the trainer runs `row` on the controller's thread, which needs a second forward pass per update.
    */
   wgsl?: string;
   /** Term of a sequence-level loss; undefined for token-level losses. */
   sequenceTerm?: SequenceTerm<D>;
-  /** Selects tokens by a statistic of the whole batch; 1 = selected. All arrays [E]. */
+  /** Selects tokens by a statistic of the full mini-batch; 1 = selected. All arrays are [E]. */
   select?(numbers: LossNumbers<D>, rows: LossRows): Uint8Array;
   /** Function that computes the loss instead of `row` and `wgsl`; set by `registerPolicyLoss`. */
   ofBatch?: AsyncCustomLoss;
@@ -117,7 +116,7 @@ export interface PolicyLoss<D extends LossDefaults = LossDefaults> {
 export interface CustomLossRows extends PolicyLossInputs {
   /** log-prob of the token under the policy being trained, natural log. */
   logProbs: Float32Array;
-  /** Nats. */
+  /** Entropy of the policy at the entry, in nats. */
   entropy: Float32Array;
   /** [S + 1] entries of sample s are seqStart[s] .. seqStart[s + 1]. */
   seqStart: Uint32Array;
@@ -138,13 +137,15 @@ export interface CustomLossResult {
 /** A policy loss as a function of a mini-batch. The KL and entropy terms of the config are still added. */
 export type CustomLoss = (rows: CustomLossRows) => CustomLossResult;
 
-/** Like CustomLoss, but can return a promise, e.g. if it runs in a sandbox. */
+/** Like CustomLoss, but can return a promise, for example if the loss runs in a sandbox. */
 export type AsyncCustomLoss = (rows: CustomLossRows) => CustomLossResult | Promise<CustomLossResult>;
 
 /** Term that a sequence-level loss sums over the trained tokens of a sequence. */
 interface SequenceTerm<D extends LossDefaults = LossDefaults> {
   of(numbers: LossNumbers<D>, token: TokenRow): number;
-  /** `fn sequenceTerm(logRatio: f32, advantage: f32) -> f32`, the same in f32. Undefined if the loss has no WGSL. */
+  /**
+   * `fn sequenceTerm(logRatio: f32, advantage: f32) -> f32`, the same term in f32. Undefined if the loss has no WGSL.
+   */
   wgsl?: string;
 }
 
@@ -158,7 +159,7 @@ export const defineLoss = <const D extends LossDefaults = Record<never, never>>(
 export const NO_LOSS = defineLoss({ name: 'custom', reports: [], row: () => ({ loss: 0, grad: 0 }) });
 
 /**
- * Returns a loss with its parameters filled in, as an engine receives it, without KL and entropy terms. `given` may
+ * Returns a loss with its parameters filled in, as an engine receives it, without KL and entropy terms. `given` can
  * contain parameters that the loss does not read.
  */
 export function lossSpec(
@@ -205,14 +206,14 @@ export interface LossRows {
   refLogp?: ArrayLike<number>;
   /** Aggregation x mask of the KL term, which has no importance weight. Default: `weights`. */
   klWeights?: ArrayLike<number>;
-  /** Result of `select` over the whole mini-batch. Default: computed from these rows. */
+  /** Result of `select` over the full mini-batch. Default: computed from these rows. */
   selected?: ArrayLike<number>;
 }
 
 /** Limits x to [low, high]. */
 export const clamp = (x: number, low: number, high: number): number => (x < low ? low : x > high ? high : x);
 
-/** Bound at which verl's token-level losses clamp |log ratio|. */
+/** Bound to which verl's token-level losses clamp |log ratio|. */
 export const LOG_RATIO_CLAMP = 20;
 
 /** Returns the clamped log ratio, and true if a gradient passes through the clamp (it does on the bound itself). */
@@ -221,7 +222,7 @@ export function clampedLogRatio(token: TokenRow): { logRatio: number; passes: bo
   return { logRatio: clamp(raw, -LOG_RATIO_CLAMP, LOG_RATIO_CLAMP), passes: Math.abs(raw) <= LOG_RATIO_CLAMP };
 }
 
-/** Term that sums to the log ratio of a full sequence. */
+/** Per-token term whose sum over a sequence is the sequence's log ratio. */
 export const SEQUENCE_LOG_RATIO: SequenceTerm = {
   of: (_numbers, token) => token.logp - token.oldLogp,
   wgsl: 'fn sequenceTerm(logRatio: f32, advantage: f32) -> f32 { return logRatio; }',

@@ -1,6 +1,6 @@
 import { clamp, defineLoss, LOG_RATIO_CLAMP } from './types.ts';
 
-/** log of the smallest sequence weight, 1e-8. */
+/** Log of the smallest sequence weight, 1e-8. */
 const MIN_LOG_WEIGHT = Math.log(1e-8);
 
 /**
@@ -10,8 +10,8 @@ const MIN_LOG_WEIGHT = Math.log(1e-8);
  *   phi(w) = w^k exp(lambda (1 - w)),   log w = clip(sum_t clip(logp_t - oldLogp_t, -20, 20), log 1e-8, 20)
  *
  * over the trained tokens of the sequence; phi(1) = 1 and falls off on both sides. k, lambda are vespoKPos,
- * vespoLambdaPos where A >= 0 and vespoKNeg, vespoLambdaNeg elsewhere. Importance weights of rollout correction are a
- * part of w, so they do not multiply the loss: `foldImportanceWeights` puts them into oldLogp.
+ * vespoLambdaPos where A >= 0 and vespoKNeg, vespoLambdaNeg elsewhere. Importance weights of rollout correction are
+ * part of w, so they do not also multiply the loss: `foldImportanceWeights` adds their logs to oldLogp.
  */
 export const vespo = defineLoss({
   paper: 'arXiv:2602.10693',
@@ -42,9 +42,9 @@ fn rowGrad(t: Token) -> f32 {
 });
 
 /**
- * Returns "old" log-probs that include the importance weights of trainer against sampler, so that w is the policy
- * against the sampler: log w = sum_t (logp_t - oldLogp_t) + sum_t clip(log isWeight_t, log 1e-8, 20), as TRL adds them
- * up. One array per sample. A weight of 0 (IcePop) removes the whole sequence.
+ * Returns "old" log-probs that include the importance weights of trainer against sampler, so that w is the ratio of the
+ * current policy to the sampler: log w = sum_t (logp_t - oldLogp_t) + sum_t clip(log isWeight_t, log 1e-8, 20), as TRL
+ * adds them up. One array per sample. A weight of 0 (IcePop) removes the whole sequence.
  */
 export function foldImportanceWeights(
   oldLogp: readonly ArrayLike<number>[],

@@ -1,5 +1,6 @@
 /**
- * Lets rollout run between the micro-batches of training on one device, which executes work in the order of submission.
+ * Lets rollout run between the micro-batches of training on one device. The device executes work in the order of
+ * submission.
  */
 
 import { samplesStarted } from '../../rollout/agent/yield.ts';
@@ -9,9 +10,9 @@ import { checkpointEngineOf } from './sharedWeights.ts';
 
 /**
  * Returns the engine's model. If rollout samples from a copy of the weights on the same device, each micro-batch first
- * lets rollout run, so that its tools are called early and awaited during training. A micro-batch waits until nothing
- * is left to sample, but no longer than the previous micro-batch took, so that training keeps its share. The order does
- * not change any result.
+ * lets rollout run, so that rollout calls its tools early and awaits them during training. A micro-batch waits until no
+ * sequence is left to sample, but no longer than the previous micro-batch took, so that training keeps its share of the
+ * device. Waiting does not change any result.
  */
 export function givingWay(engine: Pick<TrainerEngine, 'model' | 'rollout' | 'checkpointEngine'>): GradientModel {
   const { model, rollout } = engine;

@@ -1,6 +1,6 @@
 /**
- * Groups being generated, with a record of each sample. A checkpoint can store them, and a resumed run continues each
- * sample at its last token.
+ * Groups that are being generated, with a record of each sample. A checkpoint can store the records, and a resumed run
+ * continues each sample at its last token.
  */
 
 import { SampleRecord, StartLine } from '../../rollout/agent/record.ts';
@@ -44,7 +44,7 @@ export class GroupsInFlight {
     return groups;
   }
 
-  /** Resumes the groups of a checkpoint. Afterwards the engine has their requests and is paused. */
+  /** Resumes the groups of a checkpoint. Afterwards the engine holds the requests of these groups and is paused. */
   async restore(saved: readonly SavedGroup[], onStart: (group: RunningGroup) => void = () => {}): Promise<void> {
     const { engine, problems } = this.#source;
     await engine.rollout.pause();
@@ -53,7 +53,7 @@ export class GroupsInFlight {
     const groups = saved.map((group, i) => startGroup(this.#source, { ...group, problem: restored[i] }, line));
     this.add(groups).forEach(onStart);
     await line.opened(this.#toolMs);
-    await nextTask(); // groups whose samples had all ended are complete again
+    await nextTask(); // groups whose samples had all ended become complete again in this task
   }
 
   /**
@@ -78,7 +78,7 @@ export class GroupsInFlight {
 
   /**
    * Removes and returns the first `count` groups that are complete, in start order. `start` is called if fewer than
-   * `wanted` groups are in flight. If a group fails, all others are aborted before this rejects.
+   * `wanted` groups are in flight. If a group fails, all others are aborted before the promise rejects.
    */
   async takeFirst(
     count: number,
@@ -89,8 +89,8 @@ export class GroupsInFlight {
     try {
       const missing = wanted - this.#groups.length;
       if (missing > 0) {
-        // The clock decides when each prompt is encoded. A running engine would form its batches by that, so it is
-        // paused.
+        // Prompts are encoded one after another. A running engine would start each one at once, in batches that differ
+        // from run to run, so the engine is paused until all requests have arrived.
         await rollout.pause();
         await start(missing);
         await samplesStarted();
@@ -149,8 +149,8 @@ export async function drawGroups(
 }
 
 /**
- * Starts a group's samples; saved samples continue where they were.
- * @param line makes saved samples start in their saved order
+ * Starts a group's samples; saved samples continue at their last token.
+ * @param line makes saved samples start in the order in which they were saved
  */
 function startGroup(
   source: SourceOptions,

@@ -1,6 +1,6 @@
 /** Measures the share of a step in which the trainer waits for samples, and the share in which no sample is generated. */
 
-/** Measures the time in which something is in flight. */
+/** Measures the time in which at least one piece of work is in flight. */
 class BusyTime {
   #ms = 0;
   #since: number | undefined;
@@ -14,7 +14,7 @@ class BusyTime {
     this.#since = undefined;
   }
 
-  /** Returns the milliseconds since the last call. */
+  /** Returns the measured milliseconds since the last call. */
   take(): number {
     const isRunning = this.#since !== undefined;
     this.end();
@@ -38,13 +38,13 @@ export class IdleClock {
     this.#generating.take();
   }
 
-  /** Sets if samples are being generated from now on. */
+  /** Sets whether samples are being generated from now on. */
   setGenerating(isBusy: boolean): void {
     if (isBusy) this.#generating.begin();
     else this.#generating.end();
   }
 
-  /** Awaits `work` and counts the time as the trainer's waiting time. */
+  /** Awaits `work` and counts this time as waiting time of the trainer. */
   async waitFor<T>(work: Promise<T>): Promise<T> {
     const started = performance.now();
     try {
@@ -54,7 +54,7 @@ export class IdleClock {
     }
   }
 
-  /** Idle shares since `start`, under verl's names. */
+  /** Returns the idle shares since `start`, under verl's names. */
   metrics(): { 'trainer/idle_ratio': number; 'rollouter/idle_ratio': number } {
     const ms = Math.max(1e-3, performance.now() - this.#startedAt);
     const share = (part: number) => Math.min(1, Math.max(0, part / ms));

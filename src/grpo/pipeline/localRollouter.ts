@@ -7,7 +7,7 @@ import { GroupsInFlight, type RunningGroup } from './groupsInFlight.ts';
 import { checkpointEngineOf } from './sharedWeights.ts';
 import { type CheckpointEngine, type PromptGroup, type PutRecords, type Rollouter, uidOfGroup } from './types.ts';
 
-/** Rollouter on the engine's own rollout. */
+/** Rollouter that uses the engine's own rollout. */
 export class LocalRollouter implements Rollouter {
   readonly pause?: () => Promise<void>;
   readonly #rollout: SourceOptions['engine']['rollout'];
@@ -55,7 +55,7 @@ export class LocalRollouter implements Rollouter {
     this.#failing = failing();
   }
 
-  /** Puts the group's samples once all are scored, unless the group was aborted. */
+  /** Puts the group's samples into the queue once all are scored, unless the group was aborted. */
   #watch(group: RunningGroup): void {
     const uid = uidOfGroup(group.origin);
     const isRunning = () => this.#running.all.includes(group);
@@ -73,7 +73,7 @@ export class LocalRollouter implements Rollouter {
   }
 }
 
-/** Creates a promise that only rejects. It can reject before it is awaited. */
+/** Creates a promise that can only reject, also before a caller awaits it. */
 function failing(): { failed: Promise<never>; fail: (error: unknown) => void } {
   let fail = (_: unknown): void => {};
   const failed = new Promise<never>((_, reject) => (fail = reject));

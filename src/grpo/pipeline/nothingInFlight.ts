@@ -4,8 +4,8 @@ import type { TrainerEngine } from '../types.ts';
 import { bringWeights } from './sharedWeights.ts';
 
 /**
- * Base of sources between two steps. By default it keeps no groups and only syncs the weights to rollout. A source that
- * keeps groups overrides the methods it needs.
+ * Base class for what a sample source does between two steps. By default it keeps no groups and only syncs the weights
+ * to rollout. A source that keeps groups overrides the methods it needs.
  */
 export class NothingInFlight implements InFlight {
   get inFlightNumbers(): number[] | undefined {

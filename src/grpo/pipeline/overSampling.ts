@@ -1,13 +1,13 @@
 /**
  * Over-sampling: a step starts more groups than it trains on and ends when enough are complete, so that it does not
  * wait for its longest samples. The other groups are aborted. With partial rollout they are instead paused during the
- * update and continue in the next step under the new weights; their tokens and log-probs are kept. As in APRIL
- * (arXiv:2509.18521) and Kimi k1.5.
+ * update and continue in the next step under the new weights; their tokens and log-probs are kept. This is the method
+ * of APRIL (arXiv:2509.18521) and Kimi k1.5.
  *
- * The numbers of tokens alone decide which groups finish first, unless a tool or a reward waits for something outside.
- * Groups that end early are short ones: without partial rollout, long answers are trained on less often than they are
- * sampled. A checkpoint holds every sample of the paused groups, and a run that resumes from it continues each sample
- * at its last token.
+ * Which groups finish first depends only on numbers of tokens, unless a tool or a reward waits for something outside
+ * this process. Groups that finish early are short ones: without partial rollout, long answers are trained on less
+ * often than they are sampled. A checkpoint holds every sample of the paused groups, and a run that resumes from it
+ * continues each sample at its last token.
  */
 
 import { decodeGroups, encodeGroups, type SavedGroup } from '../generate/savedGroups.ts';
@@ -17,16 +17,16 @@ import { drawGroups, GroupsInFlight } from './groupsInFlight.ts';
 import { NothingInFlight } from './nothingInFlight.ts';
 
 /**
- * Trains on the first groups that are complete. A group's number is its problem's number, because groups outlive a
- * step.
+ * Trains on the first groups that are complete. A group has the number of its problem, because a group can stay in
+ * flight for several steps.
  */
 export class OverSampledGroups extends NothingInFlight implements SampleSource {
   readonly inFlight = this;
   readonly #options: SourceOptions;
   readonly #running: GroupsInFlight;
-  /** Groups of a checkpoint to resume. */
+  /** Groups of a checkpoint that are to be resumed. */
   #saved: SavedGroup[] = [];
-  /** Problem numbers to draw again before new ones. */
+  /** Numbers of problems to generate again before new ones. */
   #requeued: number[] = [];
 
   constructor(options: SourceOptions) {
@@ -75,7 +75,7 @@ export class OverSampledGroups extends NothingInFlight implements SampleSource {
     this.#requeued = state === undefined ? [...inFlightNumbers] : [];
   }
 
-  /** Groups in flight continue during the evaluation. */
+  /** Groups in flight continue while the evaluation runs. */
   override async evaluate<T>(run: (onQueued: () => Promise<void>) => Promise<T>): Promise<T> {
     const { rollout } = this.#options.engine;
     try {

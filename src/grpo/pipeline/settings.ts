@@ -1,4 +1,7 @@
-/** The pipelines as numbers: how many groups are generated, when rollout is synced, how old a sample may be. */
+/**
+ * The pipelines as numbers: how many groups are generated ahead, when rollout receives new weights, how old a sample
+ * can be.
+ */
 
 import type { TrainConfig } from '../config/types.ts';
 
@@ -8,11 +11,11 @@ type Settings = Pick<TrainConfig, 'trainer' | 'asyncTraining' | 'data' | 'actor'
 export interface Schedule {
   /** Groups per step. */
   stepGroups: number;
-  /** Steps from one sync to the next. */
+  /** Number of steps from one weight sync to the next. */
   syncSteps: number;
   /** Maximum number of groups generated between two syncs, including those left over at the first sync. */
   maxGroups: number;
-  /** Largest age of a sample's oldest token, in syncs. */
+  /** Largest age of a sample's oldest token, in weight syncs. */
   maxAge: number;
   /** True if requests in flight at a sync continue under the new weights; false if they finish first. */
   partial: boolean;
@@ -25,7 +28,7 @@ export interface Pipeline extends Schedule {
   name: Settings['trainer']['pipeline'];
   /** True if rollout generates while training runs; false if they alternate. */
   isAsync: boolean;
-  /** True if rollout samples with older weights than the trained ones, and so needs a copy. */
+  /** True if rollout samples with older weights than the trained ones, and therefore needs a copy of the weights. */
   needsCopy: boolean;
 }
 
@@ -38,7 +41,7 @@ const onPolicy = (stepGroups: number): Numbers => ({
 /** Pipelines by name. To add one, add an entry here and one in `trainer.pipeline` of the schema. */
 const PIPELINES: Readonly<Record<Pipeline['name'], (config: Settings) => Numbers>> = {
   'on-policy': ({ data }) => onPolicy(data.trainBatchSize),
-  // Fully-async with one batch ahead, in order, and without interrupting requests.
+  // one-step-off is fully-async with one batch ahead, groups in start order, and requests that finish before a sync.
   'one-step-off': ({ data }) => ({
     ...onPolicy(data.trainBatchSize),
     ...{ isAsync: true, maxGroups: 2 * data.trainBatchSize, maxAge: 1 },

@@ -1,5 +1,5 @@
 /**
- * Checkpoint engine of a rollout that reads the trained buffers themselves. A sync copies nothing; it only clears
+ * Checkpoint engine for a rollout that reads the trained buffers themselves. A sync copies nothing; it only clears
  * rollout's cache.
  */
 
@@ -9,7 +9,7 @@ import type { CheckpointEngine, WeightTransfer } from './types.ts';
 
 type Engine = Pick<TrainerEngine, 'checkpointEngine' | 'rollout'>;
 
-/** Returns the engine's own checkpoint engine, or one for shared weights. */
+/** Returns the engine's own checkpoint engine, or else one for shared weights. */
 export const checkpointEngineOf = ({ checkpointEngine, rollout }: Engine): CheckpointEngine =>
   checkpointEngine ?? {
     backend: 'shared',
@@ -27,7 +27,7 @@ export async function bringWeights(engine: Engine, version: number): Promise<Met
   return weights.backend === 'shared' ? {} : transferMetrics(transfer);
 }
 
-/** Returns the metrics of a step's weight transfer. Default: no transfer. */
+/** Metrics of a step's weight transfer. Without an argument, those of a step without a transfer. */
 export const transferMetrics = ({ bytes, seconds, overlapSeconds } = NO_TRANSFER): Metrics => ({
   'perf/sync_bytes': bytes,
   'perf/sync_s': seconds,

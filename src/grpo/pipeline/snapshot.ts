@@ -20,11 +20,11 @@ export interface Counts {
 export interface Snapshot {
   /** Groups started and not yet trained on, in start order. */
   groups: PromptGroup[];
-  /** Subset of the groups that are in flight. */
+  /** Started groups that are in flight. */
   inFlight: SavedGroup[];
   /** State from `ExperienceQueue.save`. */
   queue: unknown;
-  /** Versions that rollout received, newest last. */
+  /** Weight versions that rollout received, newest last. */
   syncs: number[];
   counts: Counts;
 }

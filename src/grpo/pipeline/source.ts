@@ -1,4 +1,4 @@
-/** Chooses the source of a step's samples. */
+/** Creates the source of a step's samples that the config asks for. */
 
 import { FilteredGroups } from '../generate/filterGroups.ts';
 import { ReplayBuffer, ReplayedGroups } from '../generate/replayBuffer.ts';
@@ -16,8 +16,8 @@ interface Given {
 }
 
 /**
- * Creates the configured source, and the parts of it that checkpoints store. Throws InputError if the engine does not
- * support it.
+ * Creates the configured source of samples, and its parts that checkpoints store. Throws InputError if the engine does
+ * not support the source.
  */
 export function sampleSource(
   options: SourceOptions,

@@ -4,7 +4,7 @@ import type { Metrics } from '../metrics.ts';
 import { versionsOf } from '../queue/records.ts';
 import type { Sample } from '../update/batch.ts';
 
-/** Tokens of this age or older are counted together. */
+/** Tokens of this age or older are counted in one metric. */
 const OLDEST = 8;
 
 /**
@@ -42,5 +42,5 @@ export function stalenessMetrics(samples: readonly Sample[], step: number): Metr
   };
 }
 
-/** True for a sample with a token from older weights than those that the step trains. */
+/** True for a sample with a token that was sampled by older weights than those that the step trains. */
 export const isStale = ({ trajectory }: Sample, step: number): boolean => versionsOf(trajectory).oldest < step - 1;

@@ -1,5 +1,5 @@
 /**
- * The two interfaces between rollout and training if they run concurrently: the rollouter, and the transfer of weights.
+ * The two interfaces between rollout and training that run concurrently: the rollouter, and the transfer of weights.
  */
 
 import type { SavedGroup } from '../generate/savedGroups.ts';
@@ -7,28 +7,28 @@ import type { Metrics } from '../metrics.ts';
 import type { ExperienceRecord } from '../queue/types.ts';
 import type { Problem } from '../../tasks/task.ts';
 
-/** Cost of one weight transfer. */
+/** Costs of one weight transfer. */
 export interface WeightTransfer {
-  /** Version of the policy with which rollout samples from now on. */
+  /** Weight version with which rollout samples from now on. */
   version: number;
   /** Bytes moved between buffers, devices or machines; 0 if rollout reads the trained buffers. */
   bytes: number;
   /** Wall-clock seconds. */
   seconds: number;
-  /** Part of these seconds in which one bucket was read while another was written. */
+  /** Seconds of these in which one bucket was read while another was written. */
   overlapSeconds: number;
 }
 
 /** Syncs the trained weights to rollout: verl's checkpoint engine. */
 export interface CheckpointEngine {
   /**
-   * shared = rollout reads the buffers that training writes; copy = separate buffers on the same device; stream =
-   * another device, bucket by bucket; nats = other machines.
+   * Kind of transfer. shared = rollout reads the buffers that training writes; copy = separate buffers on the same
+   * device; stream = another device, bucket by bucket; nats = other machines.
    */
   readonly backend: 'shared' | 'copy' | 'stream' | 'nats';
   /**
    * Makes rollout sample with the current weights, as version `version`, from the next token boundary on. Requests in
-   * flight continue under them. The policy must not be updated during the call.
+   * flight continue under the new weights. The policy must not be updated during the call.
    */
   updateWeights(version: number): Promise<WeightTransfer>;
 }
@@ -37,19 +37,19 @@ export interface CheckpointEngine {
 export interface PromptGroup {
   /** Number of the group's problem, which all its samples share. */
   number: number;
-  /** Index of the problem in the task, if problems are sampled by difficulty. */
+  /** Index of the problem in the task, set if problems are sampled by difficulty. */
   index?: number | undefined;
   problem: Problem;
   /** Step that started the group. Together with `number`, it makes the group's random keys (`randomKey`) unique. */
   step: number;
 }
 
-/** Returns a name of a group that is unique in the run. `{uid}_{s}` is the key of its sample s in the queue. */
+/** Returns the id of a group, unique in the run. `{uid}_{s}` is the queue's key for sample s of the group. */
 export const uidOfGroup = ({ step, number }: Pick<PromptGroup, 'step' | 'number'>): string => `${step}.${number}`;
 
 /**
- * Delivers records of scored samples, one or several at a time, each once. Resolves when they fit into the queue.
- * Ignores records of a group that was not started or was cancelled.
+ * Delivers records of scored samples, one or several per call, each record once. Resolves when the records fit into the
+ * queue. Ignores records of a group that was not started or was cancelled.
  */
 export type PutRecords = (records: readonly ExperienceRecord[]) => Promise<void>;
 
@@ -57,16 +57,21 @@ export type PutRecords = (records: readonly ExperienceRecord[]) => Promise<void>
 export interface Rollouter {
   /** Starts these groups; resolves once they are accepted. */
   start(groups: readonly PromptGroup[]): Promise<void>;
-  /** Like `CheckpointEngine.updateWeights`, on every worker that generates. Ends a `pause`. */
+  /** Like `CheckpointEngine.updateWeights`, for every worker that generates. Also ends a `pause`. */
   updateWeights(version: number): Promise<WeightTransfer>;
-  /** Called before the weights that rollout reads change in place: stops sampling. Undefined if rollout has a copy. */
+  /**
+   * Stops sampling. Called before the weights that rollout reads change in place. Undefined if rollout has its own copy
+   * of the weights.
+   */
   pause?(): Promise<void>;
   /**
-   * Saves the groups in flight with the current state of each sample. Undefined if groups restart after a checkpoint.
+   * Saves the groups in flight with the current state of each sample. Undefined if a resumed run must generate these
+   * groups again.
    */
   save?(): Promise<SavedGroup[]>;
   /**
-   * True if a group that is too old to be trained on is started again with the newest weights. Otherwise another problem takes its place.
+   * True if a group that became too old to be trained on is generated again with the newest weights. Otherwise another
+   * problem takes its place.
    */
   readonly restartsStale?: boolean;
   /** Resumes these groups before any other. */
@@ -75,6 +80,6 @@ export interface Rollouter {
   metrics?(): Metrics;
   /** Rejects if a group that was started since the last `close` failed. */
   readonly failed: Promise<never>;
-  /** Cancels all groups. No sample of theirs is delivered afterwards. */
+  /** Cancels all groups. No sample of these groups is delivered afterwards. */
   close(): Promise<void>;
 }

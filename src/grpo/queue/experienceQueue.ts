@@ -6,7 +6,7 @@ import { onAbort } from '../../rollout/tools/onAbort.ts';
 import { fromBase64, toBase64 } from '../generate/sampleCodec.ts';
 import { bytesOf, type Column, type ExperienceRecord, uidOf } from './types.ts';
 
-/** A waiting call: it retries at each change, and is removed when it succeeds. */
+/** A waiting call of `put` or `take`: it retries whenever the queue changes, and is removed when it succeeds. */
 interface Waiting {
   kind: 'put' | 'take';
   attempt(): boolean;
@@ -20,19 +20,19 @@ export class ExperienceQueue {
   readonly #records = new Map<string, ExperienceRecord>();
   #waiting: Waiting[] = [];
 
-  /** @param options maxBytes = bytes above which `put` waits. Default: no limit. */
+  /** @param options maxBytes = bytes above which `put` waits; default: no limit */
   constructor({ maxBytes = Infinity }: { maxBytes?: number } = {}) {
     this.#maxBytes = maxBytes;
   }
 
-  /** Keys in the order in which they were put. */
+  /** Keys of all records, in the order in which the records were put. */
   get keys(): string[] {
     return [...this.#records.keys()];
   }
 
   /**
-   * Adds all records together; waits until they fit. Rejects with the signal's reason if it aborts. Throws RangeError
-   * for records that would not fit into an empty queue.
+   * Adds all records in one step; waits until they fit. Rejects with the signal's reason if the signal aborts. Throws
+   * RangeError for records that would not fit into an empty queue.
    */
   async put(records: readonly ExperienceRecord[], signal?: AbortSignal): Promise<void> {
     const bytes = records.reduce((sum, record) => sum + bytesOf(record), 0);
@@ -48,8 +48,8 @@ export class ExperienceQueue {
   }
 
   /**
-   * Removes and returns the oldest complete group (`groupSize` records), in the order in which they were put. Waits
-   * until a group is complete. Rejects with the signal's reason if it aborts.
+   * Removes and returns the oldest complete group (`groupSize` records), with its records in the order in which they
+   * were put. Waits until a group is complete. Rejects with the signal's reason if the signal aborts.
    */
   takeGroup(groupSize: number, signal?: AbortSignal): Promise<ExperienceRecord[]> {
     return this.#when('take', signal, () => {
@@ -107,7 +107,7 @@ export class ExperienceQueue {
     }
   }
 
-  /** Resolves to the result of `attempt` once it returns one, immediately or after a change. */
+  /** Resolves to the first defined result of `attempt`, which is called now and after each change of the queue. */
   #when<T>(kind: Waiting['kind'], signal: AbortSignal | undefined, attempt: () => T | undefined): Promise<T> {
     return new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(signal.reason as Error);
@@ -133,7 +133,7 @@ export class ExperienceQueue {
   }
 
   /**
-   * Serves the waiting calls in order of arrival until none can be served. A small put does not overtake a large one.
+   * Serves the waiting calls in order of arrival until none can be served. A small `put` does not overtake a large one.
    */
   #changed(): void {
     for (let served = true; served;) {

@@ -1,6 +1,7 @@
 /**
  * Converts samples to records of the experience queue and back. Per-token arrays are separate columns (the sample's own
- * arrays); the rest is one text. The problem is not included, because the code that started the group has it.
+ * arrays); the other fields are one JSON text. The problem is not included, because the code that started the group has
+ * it.
  */
 
 import * as v from 'valibot';
@@ -14,7 +15,7 @@ import type { Sample } from '../update/batch.ts';
 import type { Column, ExperienceRecord, Tags } from './types.ts';
 
 const FIELDS = ['promptIds', ...RESPONSE_FIELDS] as const;
-/** Columns whose name differs from their field's. */
+/** Columns whose name differs from the sample's field. */
 const COLUMNS: Record<string, string> = { promptIds: 'prompt', responseIds: 'response', weightVersions: 'versions' };
 const columnOf = (field: string): string => COLUMNS[field] ?? field;
 
@@ -41,7 +42,7 @@ export function versionsOf({ mask, weightVersions }: Sample['trajectory']): { ol
 
 /**
  * Returns a queue record for a scored sample; the two share their arrays. Tags: status = 'scored'; version and newest =
- * the oldest and newest weight versions that sampled its tokens; worker; and those in `more`.
+ * the oldest and newest weight versions that sampled its tokens; worker; and the tags in `more`.
  */
 export function recordOf(sample: Sample, { uid, sample: s, worker }: RecordOrigin, more: Tags = {}): ExperienceRecord {
   const { trajectory, reward, messages, prompt, toolRewards, fault, events } = sample;

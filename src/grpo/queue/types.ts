@@ -1,20 +1,20 @@
 /** Records of the experience queue: a scored sample in columns, as in verl's TransferQueue. */
 
-/** Per-token numbers, or one value. */
+/** Column of a record: numbers per token, or one value. */
 export type Column = Uint32Array | Float32Array | Uint8Array | string | number | boolean;
 
-/** Facts about a sample in addition to its data: status, weight version, worker. */
+/** Facts about a sample that are not its data: status, weight version, worker. */
 export type Tags = Record<string, string | number | boolean>;
 
-/** A sample by its key; `recordOf` creates it, `sampleOf` reads it. */
+/** A sample as a record of the queue; `recordOf` creates it, `sampleOf` reads it. */
 export interface ExperienceRecord {
-  /** `{uid}_{sample}`: prompt group, and index of the sample. Unique in a queue. */
+  /** Key `{uid}_{sample}`: id of the prompt group, and index of the sample in it. Unique in a queue. */
   key: string;
   columns: Record<string, Column>;
   tags: Tags;
 }
 
-/** Returns the prompt group's part of a key. */
+/** Returns the id of the prompt group from a record's key. */
 export const uidOf = (key: string): string => key.slice(0, Math.max(0, key.lastIndexOf('_')));
 
 /** Bytes of a record that count against the queue's limit. */

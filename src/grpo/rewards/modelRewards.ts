@@ -1,6 +1,6 @@
 /**
  * Rewards by models that a config names. A judge (the reference policy or another checkpoint on our own engine, or a
- * chat model of transformers.js) returns a number, decides the criteria of a rubric, or both. A classifier of
+ * chat model of transformers.js) returns a score, decides the criteria of a rubric, or both. A classifier of
  * transformers.js returns a score. A sample is scored when it ends, while others are still being generated.
  */
 
@@ -28,8 +28,8 @@ import { timedReward } from '../generate/score.ts';
 import type { TrainerEngine } from '../types.ts';
 
 /**
- * Returns the task with the weights of `config.reward`, and the scores of models added to its own rewards: named
- * `judge` and `model`, and a rubric's by their criteria. Throws InputError for a rubric that cannot be read.
+ * Returns the task with the weights of `config.reward`, and with the models' scores as additional named rewards:
+ * `judge`, `model`, and one for each criterion of a rubric. Throws InputError for a rubric that cannot be read.
  */
 export function withModelRewards(own: Task, config: TrainConfig, engine: TrainerEngine): Task {
   const { weights, ruleWeight, timeoutS, judge } = config.reward;
@@ -39,7 +39,8 @@ export function withModelRewards(own: Task, config: TrainConfig, engine: Trainer
   const task = withRewardWeights(own, Object.fromEntries(ofTask));
   const rule: Task['reward'] = (sample) => timedReward(task, sample, timeoutS * 1000);
   const scorers = scorersOf(config, engine);
-  // Otherwise the rubric weighs the rule itself, and gdpo sees the result.
+  // True if models add scores to the task's own. Otherwise the weight of the task's score is applied together with the
+  // rubric's, and gdpo receives the result.
   const summed = Object.keys(scorers).length > 0;
   const scored = summed ? addScores(rule, scorers, ruleWeight) : rule;
   if (!rubric) return { ...task, reward: scored };
@@ -55,10 +56,12 @@ export function withModelRewards(own: Task, config: TrainConfig, engine: Trainer
 
 function rubricOf({ reward: { rubric } }: TrainConfig): Rubric | undefined {
   if (typeof rubric !== 'string') return rubric && parseRubric(rubric, 'reward.rubric');
-  throw new InputError(`reward.rubric is the path ${rubric}, which only the command line reads. Give its criteria.`);
+  throw new InputError(
+    `reward.rubric is the path ${rubric}, which only the command line reads. Give the rubric itself, with its criteria.`,
+  );
 }
 
-/** Models that return one number per sample, by name. */
+/** Reward models that return one number per sample, by name. */
 function scorersOf({ reward: { judge, model } }: TrainConfig, engine: TrainerEngine): Parameters<typeof addScores>[1] {
   const ownCompletion = () => {
     if (engine.judge) return engineCompletion(engine.judge, engine.judgeTokenizer ?? engine.tokenizer, judge);
@@ -77,7 +80,7 @@ function scorersOf({ reward: { judge, model } }: TrainConfig, engine: TrainerEng
   return scorers;
 }
 
-/** Returns the model that decides a rubric's criteria. Throws if the engine was created without one. */
+/** Returns the model that decides a rubric's criteria. Throws if the engine was created without such a model. */
 async function rubricJudge({ reward, actor }: TrainConfig, engine: TrainerEngine): Promise<RubricJudge> {
   const { path, checkpoint } = reward.judge;
   if (path !== undefined)
@@ -109,8 +112,8 @@ function inTime(judge: RubricJudge, timeoutS: number): RubricJudge {
 }
 
 /**
- * Returns greedy replies to user prompts; control tokens in a prompt stay text. Undefined for a prompt that is too
- * long.
+ * Returns greedy replies to user prompts. Names of control tokens in a prompt stay ordinary text. A reply is undefined
+ * if its prompt is too long.
  */
 export function engineCompletion(
   engine: TurnEngine,

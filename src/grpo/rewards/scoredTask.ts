@@ -1,4 +1,4 @@
-/** A task with the rewards that training uses. */
+/** A task with the rewards that training uses, including reward models and their weights. */
 
 import { withRewardWeights } from '../../tasks/rewards/combine.ts';
 import type { Task } from '../../tasks/task.ts';
@@ -14,17 +14,20 @@ export class ScoredTask {
   readonly #engine: TrainerEngine;
   #scored: Promise<Task> | undefined;
 
-  /** @param config config of the run; its reward settings must not change */
+  /** @param config config of the run; its reward settings must not change afterwards */
   constructor(own: Task, config: TrainConfig, engine: TrainerEngine) {
     [this.#own, this.#config, this.#engine] = [own, config, engine];
   }
 
-  /** Loads the code of reward models, if there are any. Throws InputError. */
+  /** Loads the code of the reward models, if the config has any. Throws InputError. */
   async load(): Promise<void> {
     if (hasRewardModels(this.#config.reward)) await this.#byModels();
   }
 
-  /** Returns the task with `rules` applied. Throws InputError if models score and `rules` has a reward. */
+  /**
+   * Returns the task with `rules` applied. Throws InputError if `rules` replaces the reward and reward models score the
+   * run.
+   */
   under(rules: Rules): Task {
     const task = withRules(this.#own, rules, this.#config);
     if (!hasRewardModels(this.#config.reward)) return withRewardWeights(task, this.#config.reward.weights);

@@ -1,5 +1,6 @@
 /**
- * Converts the samples of a step to what the engine trains on (mini-batches, weights, micro-batches), and results back.
+ * Converts the samples of a step to the inputs of the engine's training (mini-batches, weights, micro-batches), and the
+ * engine's results back to arrays per sample.
  */
 
 import type { UserCodeError } from '../../errors.ts';
@@ -15,27 +16,27 @@ export interface Sample {
   problem: Problem;
   /** Number of the prompt within the step; samples with the same number form a group. */
   group: number;
-  /** Tokens with mask and log-probs. */
+  /** Token ids with their mask and log-probs. */
   trajectory: Trajectory;
   /** Problem's messages with the environment's first observation, if it returned one. */
   prompt?: Message[];
-  /** Decoded messages after the prompt: assistant turns, and replies of tools and the loop. */
+  /** Decoded messages after the prompt: assistant turns, tool replies, and messages that the agent loop added. */
   messages: Message[];
   /** Result of the reward function. */
   reward: Reward;
-  /** True if this is an additional row of the trajectory before it; see rows.ts. */
+  /** True if this row belongs to the same trajectory as the row before it; see rows.ts. */
   fork?: true;
-  /** Mean over its trained tokens, for reports; set once its group is complete. */
+  /** Mean advantage of the sample's trained tokens, for reports; set once the sample's group is complete. */
   advantage?: number;
-  /** Rewards from tools, by tool, if there were any; see ScoredSample. */
+  /** Rewards that tools returned, by tool, if there were any; see ScoredSample. */
   toolRewards?: Readonly<Record<string, number>>;
-  /** Error if trainer.onError: skip left the sample without a reward. */
+  /** Error because of which the sample has no reward (with trainer.onError: skip). */
   fault?: UserCodeError;
   /** Generation, tool calls and reward with their times, if `trainer.profile` is on. */
   events?: SampleEvent[];
 }
 
-/** The part of a sample that is packed. */
+/** Fields of a sample that packing reads. */
 export interface PackedSample {
   group: number;
   trajectory: Pick<Trajectory, 'promptIds' | 'responseIds'>;
@@ -50,21 +51,24 @@ export interface SampleTokens {
   refLogProbs?: ArrayLike<number>[];
 }
 
-/** Entries of a mini-batch in sample order, and their split into micro-batches. */
+/** Entries (trained tokens) of a mini-batch in sample order, and their split into micro-batches. */
 export interface MiniBatch {
-  /** Indices of the mini-batch's samples in the step. */
+  /** Indices of the mini-batch's samples among the samples of the step. */
   samples: number[];
   microBatches: MicroBatch[];
-  /** First entry of each micro-batch. */
+  /** Index of the first entry of each micro-batch. */
   offsets: number[];
-  /** [E] sample (index into `samples`) and response position of every entry. */
+  /** [E] sample (index into `samples`) and position in its response of every entry. */
   entrySample: Uint32Array;
   entryPosition: Uint32Array;
-  /** [S + 1] first entry of each sample that has entries. */
+  /** [S + 1] index of the first entry of each sample that has entries; the last one is E. */
   seqStart: Uint32Array;
 }
 
-/** Packs the given samples of a step. Samples of one group must be neighbours; those with the same prompt share it. */
+/**
+ * Packs the given samples of a step. Samples of one group must be neighbours; those with the same prompt share its
+ * rows.
+ */
 export function packMiniBatch(
   samples: readonly PackedSample[],
   chosen: number[],
@@ -77,7 +81,8 @@ export function packMiniBatch(
   let last: number | undefined;
   chosen.forEach((s, place) => {
     const { group, trajectory } = samples[s];
-    // An environment can start each sample with another observation, a client each conversation with other messages.
+    // The prompts of a group can differ: an environment can start each sample with another observation, a client each
+    // conversation with other messages.
     if (group !== last || !sameIds(trajectory.promptIds, groups.at(-1)!.prompt)) {
       groups.push({ prompt: trajectory.promptIds, samples: [] });
       members.push([]);
@@ -92,7 +97,7 @@ export function packMiniBatch(
   return describe(chosen, members, microBatches);
 }
 
-/** True if both have the same tokens. */
+/** True if both arrays have the same token ids. */
 export const sameIds = (a: Uint32Array, b: Uint32Array): boolean =>
   a === b || (a.length === b.length && a.every((id, i) => id === b[i]));
 
@@ -118,14 +123,15 @@ function describe(chosen: number[], members: number[][], microBatches: MicroBatc
   return { samples: chosen, microBatches, offsets, entrySample, entryPosition, seqStart };
 }
 
-/** Values of every entry, from one array per sample. */
+/** Returns the values of every entry, taken from one array per sample. */
 export function gatherEntries(batch: MiniBatch, perSample: readonly ArrayLike<number>[]): Float32Array<ArrayBuffer> {
   const { samples, entrySample, entryPosition } = batch;
   return Float32Array.from(entrySample, (s, e) => perSample[samples[s]][entryPosition[e]]);
 }
 
 /**
- * Inverse of `gatherEntries`: one array per sample of the batch, as long as `like`'s; 0 at positions without an entry.
+ * Inverse of `gatherEntries`: returns one array per sample of the batch, as long as the sample's array in `like`; 0 at
+ * positions without an entry.
  */
 export function scatterEntries(
   { entrySample, entryPosition }: MiniBatch,
@@ -137,7 +143,7 @@ export function scatterEntries(
   return out;
 }
 
-/** Part of the inputs that belongs to micro-batch m. */
+/** Part of a mini-batch's loss inputs that belongs to micro-batch m. */
 export function sliceInputs(batch: MiniBatch, m: number, inputs: PolicyLossInputs): PolicyLossInputs {
   const part = (values: Float32Array) => sliceEntries(batch, m, values);
   return {
@@ -152,12 +158,12 @@ export function sliceInputs(batch: MiniBatch, m: number, inputs: PolicyLossInput
   };
 }
 
-/** Part of the values that belongs to micro-batch m. */
+/** Part of a mini-batch's values that belongs to micro-batch m. */
 export function sliceEntries({ offsets, entrySample }: MiniBatch, m: number, values: Float32Array): Float32Array {
   return values.slice(offsets[m], offsets[m + 1] ?? entrySample.length);
 }
 
-/** Arrays of the chosen samples at their step index; all other samples have an empty array. */
+/** Puts the arrays of the chosen samples at their index in the step; all other samples have an empty array. */
 export function placeByStep<T extends ArrayLike<number>>(samples: number, chosen: number[], values: T[]) {
   const all: (T | Float64Array)[] = Array.from({ length: samples }, () => new Float64Array(0));
   chosen.forEach((s, i) => (all[s] = values[i]));
@@ -167,7 +173,9 @@ export function placeByStep<T extends ArrayLike<number>>(samples: number, chosen
 /** Number of trained tokens of a sample. */
 export const trainedCount = (mask: ArrayLike<number>): number => Array.from(mask).filter((m) => m !== 0).length;
 
-/** Throws RangeError for a token id beyond the vocabulary, for which the device would read another row. */
+/**
+ * Throws RangeError for a token id beyond the vocabulary, for which the GPU would read the embedding of another token.
+ */
 export function checkTokens(samples: readonly Sample[], vocabSize: number): void {
   for (const { problem, trajectory } of samples)
     for (const ids of [trajectory.promptIds, trajectory.responseIds]) {

@@ -23,7 +23,7 @@ export function adaptKl(
 }
 
 /**
- * Weight of the entropy bonus in the next update. A bonus with a target acts only after an update has measured the
+ * Weight of the entropy bonus in the next update. A bonus with a target applies only after an update has measured the
  * entropy.
  */
 export function entropyCoeffOf({ actor }: TrainConfig, entropy: TrainerState['entropy']): number {
@@ -32,8 +32,8 @@ export function entropyCoeffOf({ actor }: TrainConfig, entropy: TrainerState['en
 }
 
 /**
- * Returns the entropy bonus after an update, if it has a target: TRL changes it at every optimizer step.
- * @param entropy nats, mean over the tokens that the bonus acts on
+ * Returns the state of the entropy bonus after an update, if the bonus has a target. As in TRL, it changes at every
+ * optimizer step. @param entropy nats, mean over the tokens to which the bonus applies
  */
 export function adaptEntropy(
   { actor }: TrainConfig,
@@ -48,7 +48,7 @@ export function adaptEntropy(
   return { coeff: controller.entropyCoeff, acts: entropy <= entropyTarget };
 }
 
-/** Every refUpdateFreq steps: reference = alpha * policy + (1 - alpha) * reference (TRL's sync_ref_model). */
+/** Every refUpdateFreq steps, sets reference = alpha * policy + (1 - alpha) * reference (TRL's sync_ref_model). */
 export async function refreshReference(config: TrainConfig, engine: TrainerEngine, step: number): Promise<void> {
   const { refUpdateFreq, refMixupAlpha } = config.trainer;
   const { model, reference, judge } = engine;
@@ -59,7 +59,7 @@ export async function refreshReference(config: TrainConfig, engine: TrainerEngin
   await judge?.resetCache();
 }
 
-/** alpha * a + (1 - alpha) * b, tensor by tensor. */
+/** Returns alpha * a + (1 - alpha) * b, tensor by tensor. */
 function mixWeights(a: TensorMap, b: TensorMap, alpha: number): TensorMap {
   const mix = (name: string, data: Float32Array) => {
     const other = b.get(name)!.data;

@@ -1,11 +1,11 @@
-/** Learning-rate schedules: a factor of the peak rate by optimizer step. */
+/** Learning-rate schedules: the factor by which the peak rate is multiplied at each optimizer step. */
 
 import type { ModelConfig } from '../../model/config.ts';
 import type { OptimizerOptions } from '../../model/engine.ts';
 import { parameterCount } from '../../model/params.ts';
 import type { TrainConfig } from '../config/types.ts';
 
-/** Two points, number of parameters and peak rate. `defaultLr` interpolates between them on a log-log scale. */
+/** Two points (number of parameters, peak rate). `defaultLr` interpolates between them on a log-log scale. */
 const SMALL = { parameters: 2.3e6, lr: 2.5e-4 }; // the largest model of the shipped recipes, whose rates are 1e-4 to 1e-3
 const LARGE = { parameters: 7e9, lr: 1e-6 }; // verl's and TRL's examples for models of 7 B
 
@@ -21,7 +21,7 @@ export function defaultLr(parameters: number, isLora: boolean): number {
 }
 
 /**
- * Returns the config with a number for `actor.optim.lr: auto`.
+ * Returns the config with a number instead of `actor.optim.lr: auto`.
  * @param isLora true if adapters are trained; default: from the config
  */
 export function withLr(
@@ -44,23 +44,23 @@ export function peakLr({ actor }: Pick<TrainConfig, 'actor'>): number {
 
 export interface LrSchedule {
   /**
-   * 'constant', or from the peak down to minLrRatio as half a 'cosine' (both verl's) or a line ('linear', Hugging
-   * Face's).
+   * Shape of the schedule: 'constant', or a decrease from the peak to minLrRatio as half a 'cosine' (both are verl's)
+   * or as a line ('linear', Hugging Face's).
    */
   lrSchedulerType: 'constant' | 'cosine' | 'linear';
-  /** Optimizer steps of linear rise from 0 before the peak. */
+  /** Number of optimizer steps of the linear rise from 0 to the peak. */
   lrWarmupSteps: number;
-  /** Optimizer steps of the full run; cosine and linear need it. */
+  /** Number of optimizer steps in the full run; cosine and linear need it. */
   totalTrainingSteps: number;
   /** Share of the peak at which cosine and linear end. */
   minLrRatio: number;
-  /** Number of cosine periods: 0.5 falls once from peak to floor. */
+  /** Number of cosine periods: 0.5 falls once from the peak to the floor. */
   numCycles: number;
 }
 
 /**
- * Updates of linear rise, as verl reads its two keys: lrWarmupSteps if it is above 0, otherwise the share of all
- * updates.
+ * Number of updates of the linear rise, from verl's two keys: lrWarmupSteps if it is above 0, otherwise
+ * lrWarmupStepsRatio of all updates.
  */
 export function warmupSteps(
   { lrWarmupSteps, lrWarmupStepsRatio }: { lrWarmupSteps: number; lrWarmupStepsRatio: number },
@@ -70,8 +70,8 @@ export function warmupSteps(
 }
 
 /**
- * Factor of the peak learning rate at optimizer step 0, 1, 2, ... The first warm-up step is (step + 1) / warm-up and
- * not 0, so no update is wasted.
+ * Factor of the peak learning rate at optimizer step 0, 1, 2, ... The first warm-up step has (step + 1) / warm-up
+ * instead of 0, so no update is wasted.
  */
 export function lrFactor(schedule: LrSchedule, step: number): number {
   const { lrWarmupSteps, totalTrainingSteps, minLrRatio } = schedule;
@@ -88,7 +88,7 @@ export function lrFactor(schedule: LrSchedule, step: number): number {
   return minLrRatio + (1 - minLrRatio) * Math.max(cosine, 0);
 }
 
-/** Learning rate of optimizer step 0, 1, 2, ... of a run. */
+/** Learning rate at optimizer step 0, 1, 2, ... of a run. */
 export function scheduledLr(config: TrainConfig, update: number): number {
   const { actor, data, trainer } = config;
   const { lrSchedulerType, minLrRatio, numCycles, ...warmup } = actor.optim;

@@ -34,33 +34,33 @@ import {
   sliceInputs,
 } from './batch.ts';
 
-/** Inputs of a policy loss for some samples, from which mini-batches are taken. */
+/** Inputs of a policy loss for some samples. Mini-batches are subsets of these samples. */
 export interface PolicyData {
   samples: readonly (PackedSample & { trajectory: Pick<Trajectory, 'logProbs'> })[];
-  /** `isWeights` for `lossWeights`; undefined without importance weights. */
+  /** Per-token inputs; `isWeights` = importance weights for `lossWeights`, undefined without rollout correction. */
   tokens: SampleTokens & { isWeights?: Float64Array[] };
-  /** Sizes by which the sums of a mini-batch are divided. */
+  /** Sizes by which `lossWeights` divides the sums of a mini-batch. */
   normalization: AggregateOptions;
 }
 
-/** Inputs of a mini-batch's computation; `batch` is empty if no entry can change the policy. */
+/** A mini-batch whose gradient can be computed; `batch` is empty if no entry can change the policy. */
 export interface PreparedMiniBatch {
   batch: MiniBatch;
-  /** Undefined if they depend on the policy at that time. */
+  /** Loss inputs. Undefined if they depend on the policy just before this mini-batch's update. */
   inputs: PolicyLossInputs | undefined;
 }
 
-/** A mini-batch whose gradient has been added. */
+/** A mini-batch whose gradient has been added to the model's. */
 export interface AccumulatedMiniBatch {
   batch: MiniBatch;
   inputs: PolicyLossInputs;
-  /** Spec with the entropy bonus that was used. */
+  /** Loss settings, with the weight of the entropy bonus that was used. */
   spec: PolicyLossSpec;
-  /** Outputs for the entries under the policy that the gradient was computed at. */
+  /** Log-probs and entropies of the entries under the policy at which the gradient was computed. */
   outputs: TokenOutputs;
   /** Result of a custom loss function. */
   own: CustomLossResult | undefined;
-  /** Metrics of corrections that use the policy at that time. */
+  /** Metrics of corrections that compare with the policy just before the update. */
   correction: Metrics | undefined;
 }
 
@@ -70,11 +70,13 @@ export interface TokenLosses {
   loss: PolicyLossResult;
 }
 
-/** Weights of a mini-batch's tokens: one array per sample of the data, empty for samples outside the mini-batch. */
+/**
+ * Loss weights of a mini-batch's tokens: one array per sample of the data, empty for samples outside the mini-batch.
+ */
 interface DataWeights extends LossWeights {
-  /** Only if the entropy bonus is limited to some tokens. */
+  /** Weights of the entropy bonus; only if it is limited to some tokens. */
   entropyWeights?: Float64Array[];
-  /** Only if the current policy rejected tokens. */
+  /** Masks after rejection; only if tokens were rejected by comparison with the current policy. */
   masks?: ArrayLike<number>[];
 }
 
@@ -86,18 +88,18 @@ interface CurrentPolicy {
 /** Model with which the gradient is computed. */
 export type GradientModel = Pick<ModelEngine, 'name' | 'logProbs' | 'forwardBackward'>;
 
-/** A policy loss with its numbers and its KL and entropy terms, over a model. */
+/** Computes gradients of a policy loss, with its parameters and its KL and entropy terms, for a model. */
 export class PolicyGradient {
   readonly #config: TrainConfig;
   readonly #model: GradientModel;
   readonly #loss: PolicyLoss;
-  /** Loss that runs on this thread; undefined = the device runs the loss's WGSL. */
+  /** Loss that runs on this thread; undefined if the GPU runs the loss's WGSL. */
   readonly #host: AsyncCustomLoss | PolicyLoss | undefined;
   readonly #spec: PolicyLossSpec;
   /** True if samples whose tokens all have advantage 0 are skipped, because they cannot change the policy. */
   readonly skips: boolean;
 
-  /** @param config uses `actor`, `algorithm` and `rollout.temperature` */
+  /** @param config its parts `actor` and `algorithm` and its key `rollout.temperature` are read */
   constructor(config: TrainConfig, model: GradientModel, userLoss?: AsyncCustomLoss | PolicyLoss) {
     this.#config = config;
     this.#model = model;
@@ -107,7 +109,7 @@ export class PolicyGradient {
     this.#spec = policyLossSpec(config, given);
     const ofBatch = typeof userLoss === 'function' ? userLoss : this.#loss.ofBatch;
     if (ofBatch) this.#host = ofBatch;
-    // If no engine runs its WGSL, a custom loss runs by its float64 row on this thread.
+    // If the engine does not run the WGSL of a custom loss, the loss runs as its float64 row on this thread.
     else if (this.#loss.wgsl === undefined || ((given || isOwnLoss(lossMode)) && model.name !== 'wgsl'))
       this.#host = this.#loss;
     this.skips = this.#skipsZeroAdvantages();
@@ -115,7 +117,7 @@ export class PolicyGradient {
 
   /**
    * Computes the part of a mini-batch that does not depend on earlier updates.
-   * @param members indices of its samples
+   * @param members indices of the mini-batch's samples
    */
   prepare(data: PolicyData, members: number[]): PreparedMiniBatch {
     const { samples, tokens } = data;
@@ -123,15 +125,15 @@ export class PolicyGradient {
     const pack = (chosen: number[]) =>
       packMiniBatch(samples, chosen, tokens.masks, maxTokenLen, ppoMicroBatchSizePerGpu);
     if (needsCurrentPolicy(this.#config, this.#loss)) return { batch: pack(members), inputs: undefined };
-    // Weights count every token of the mini-batch, including samples that are dropped from the batch later.
+    // The weights count every token of the mini-batch, including samples that are dropped from the batch below.
     const weights = this.#weights(data, members);
     const batch = pack(this.skips ? members.filter((s) => canMove(tokens.advantages[s], weights.weights[s])) : members);
     return { batch, inputs: this.#inputs(tokens, batch, weights) };
   }
 
   /**
-   * Runs forward, loss and backward, and adds to the model's gradient. If a loss on this thread throws, nothing has
-   * been added.
+   * Runs forward, loss and backward, and adds to the model's gradient. If a loss on this thread throws, the gradient is
+   * unchanged.
    */
   async accumulate(
     data: PolicyData,
@@ -147,8 +149,8 @@ export class PolicyGradient {
   }
 
   /**
-   * verl's actor/* metrics of the entries, from the log-probs of the forward pass in float64. A loss function reports
-   * its own.
+   * verl's actor/* metrics of the entries, computed in float64 from the log-probs of the forward pass. A custom loss
+   * function reports its own metrics.
    */
   metrics(done: AccumulatedMiniBatch): Metrics {
     const { outputs, own, correction } = done;
@@ -169,19 +171,19 @@ export class PolicyGradient {
   }
 
   /**
-   * True if a sample whose advantages are all 0 contributes exactly nothing: its loss is 0, no other term has a
-   * gradient, and no statistic over all tokens selects or adapts anything.
+   * True if a sample whose advantages are all 0 cannot affect the update: its loss is 0, no other loss term is on, and
+   * no setting selects or adapts by a statistic over all tokens.
    */
   #skipsZeroAdvantages(): boolean {
     const { skipZeroAdvantages, entropyTarget } = this.#config.actor;
-    // A loss without `zeroAtZeroAdvantage`, and a loss that is a function, may have a gradient there.
+    // A row without `zeroAtZeroAdvantage`, or a loss function, can have a gradient at advantage 0.
     if (!skipZeroAdvantages || !this.#loss.zeroAtZeroAdvantage) return false;
     const { klLossCoef, entropyCoeff } = this.#spec;
     const otherTerms = klLossCoef !== 0 || entropyCoeff !== 0 || entropyTarget !== undefined;
     return !otherTerms && !needsCurrentPolicy(this.#config, this.#loss);
   }
 
-  /** Inputs of the loss for each entry. */
+  /** Returns the loss inputs of each entry. */
   #inputs(tokens: SampleTokens, batch: MiniBatch, weights: DataWeights, current?: CurrentPolicy): PolicyLossInputs {
     const { refLogProbs } = tokens;
     const { masks, entropyWeights } = weights;
@@ -200,7 +202,7 @@ export class PolicyGradient {
     return inputs;
   }
 
-  /** Returns the policy's outputs before this update, and the corrections computed from them. */
+  /** Computes log-probs and entropies under the policy just before this update, and the corrections that need them. */
   async #currentPolicy({ samples, tokens }: PolicyData, batch: MiniBatch): Promise<CurrentPolicy> {
     const { logProbs, entropy } = await forwardEntries(this.#model, batch, this.#temperature);
     const masks = batch.samples.map((s) => tokens.masks[s]);
@@ -214,7 +216,9 @@ export class PolicyGradient {
     return { logProbs, result };
   }
 
-  /** Weights of the tokens of these samples, which form a full mini-batch, at their index of the data. */
+  /**
+   * Returns the loss weights of these samples, which form a full mini-batch, each at the sample's index in the data.
+   */
   #weights({ samples, tokens, normalization }: PolicyData, chosen: number[], current?: CurrentPolicy): DataWeights {
     const corrected = current?.result;
     const masks = corrected?.masks ?? chosen.map((s) => tokens.masks[s]);
@@ -272,8 +276,8 @@ export class PolicyGradient {
 }
 
 /**
- * Returns log-probs and entropies under one model: one array per sample, as long as its response; 0 where its mask is
- * 0.
+ * Returns log-probs and entropies under one model: one array per sample, as long as its response; 0 where the sample's
+ * mask is 0.
  */
 export async function tokenOutputs(
   { actor, rollout: { temperature } }: TrainConfig,
@@ -297,8 +301,8 @@ function forwardEntries(
 }
 
 /**
- * Value of the differentiated loss: policy loss, KL and entropy terms. NaN if the loss is a function that does not
- * return its value.
+ * Value of the loss whose gradient is computed: policy loss, KL and entropy terms. NaN if a custom loss function does
+ * not return its value.
  */
 export function lossValue({ inputs, spec, outputs }: AccumulatedMiniBatch, metrics: Metrics): number {
   const bonus = entropyGradient(spec, inputs).reduce((sum, d, e) => sum + d * outputs.entropy[e], 0);
@@ -320,12 +324,12 @@ async function eachMicroBatch(
   return { logProbs, entropy };
 }
 
-/** True if a token has a nonzero advantage and a nonzero weight. */
+/** True if some token has a nonzero advantage and a nonzero weight. */
 function canMove(advantages: ArrayLike<number>, weights: ArrayLike<number>): boolean {
   return Array.from(weights).some((weight, t) => weight !== 0 && advantages[t] !== 0);
 }
 
-/** Entries of a mini-batch in the form of the float64 losses. */
+/** Entries of a mini-batch as inputs of the float64 losses. */
 function lossRows(logp: Float32Array, inputs: PolicyLossInputs, { seqStart }: MiniBatch): LossRows {
   const { oldLogProbs: oldLogp, refLogProbs: refLogp, ...rest } = inputs;
   return { ...rest, logp, oldLogp, seqStart, ...(refLogp && { refLogp }) };

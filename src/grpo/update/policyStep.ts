@@ -1,4 +1,4 @@
-/** Second half of a step, after generation: from samples to updated weights. */
+/** Second half of a training step, after generation: computes advantages from samples and updates the weights. */
 
 import type { CustomAdvantage } from '../advantages/index.ts';
 import type { TrainConfig } from '../config/types.ts';
@@ -16,23 +16,26 @@ import { PolicyUpdater, type UpdateResult } from './updater.ts';
 
 export interface PolicyStepOptions {
   engine: TrainerEngine;
-  /** Replaces the configured advantage estimator. */
+  /** Custom advantage estimator that replaces the configured one. */
   advantage?: CustomAdvantage | undefined;
-  /** True to keep what `StepInputs.updated` needs. Default: false. */
+  /** True to keep the data that `StepInputs.updated` needs. Default: false. */
   inspect?: boolean | undefined;
-  /** True if the caller chooses how many groups and samples a step has: each mini-batch then averages over its own. */
+  /**
+   * True if the caller chooses how many groups and samples a step has: each mini-batch then averages over its own
+   * number of them.
+   */
   isOwnSize?: boolean | undefined;
-  /** Returns the baselines of the samples' prompts, for ReMax. */
+  /** Returns the scores of greedy answers to the samples' prompts, for ReMax. */
   baselines(samples: Sample[], step: number): Promise<number[]>;
-  /** Called before the weights change; resolves once rollout no longer reads them. */
+  /** Called before the weights change; resolves once rollout no longer reads the weights. */
   pause(): Promise<void>;
-  /** Called while the device computes. */
+  /** Called while the GPU computes an update. */
   whileUpdating(): unknown;
 }
 
 /** Result of an update. */
 export interface PolicyUpdate extends UpdateResult {
-  /** A number that is not finite, in words; undefined if all are finite. */
+  /** Describes a number that is not finite; undefined if all are finite. */
   wrong: string | undefined;
   updated: Pick<StepInputs, 'updated'>;
 }
@@ -51,13 +54,13 @@ export class PolicyStep {
     this.#updater = new PolicyUpdater(config, options.engine, loss, options.isOwnSize);
   }
 
-  /** Uses another config or loss from now on. */
+  /** Replaces the config or the loss from now on. */
   use(config: TrainConfig, loss?: AsyncCustomLoss | PolicyLoss): void {
     this.#config = config;
     this.#updater = new PolicyUpdater(config, this.#options.engine, loss, this.#options.isOwnSize);
   }
 
-  /** Computes log-probs and baselines if a setting needs them, and the tokens on which the update trains. */
+  /** Computes log-probs and baselines if a setting needs them, and the update's inputs for each token. */
   async inputs(samples: Sample[], step: number, timer: StepTimer): Promise<StepInputs> {
     const { engine, advantage, baselines: baselinesOf } = this.#options;
     const updater = this.#updater;
@@ -72,9 +75,9 @@ export class PolicyStep {
     return { tokens: rowTokens(this.#config, samples, extras), extras };
   }
 
-  /** Updates the policy unless a number of the inputs is not finite. */
+  /** Updates the policy, unless an input contains a number that is not finite. */
   async update(samples: Sample[], { tokens }: StepInputs, step: number, timer: StepTimer): Promise<PolicyUpdate> {
-    const updater = this.#updater; // `use` can replace it before the next step
+    const updater = this.#updater; // `use` can replace `#updater` before the next step
     const done: AccumulatedMiniBatch[] = [];
     const updated = this.#options.inspect ? { updated: () => updater.updatedTokens(samples, done) } : {};
     const wrong = wrongInputs(samples, tokens);
@@ -93,7 +96,7 @@ export class PolicyStep {
     return { ...result, wrong: wrongResults(result), updated };
   }
 
-  /** Refreshes the reference if it is due; adapts coefficients unless a number of the step is not finite. */
+  /** Refreshes the reference if that is due. Adapts the coefficients, unless a number of the step is not finite. */
   async adapt(step: number, samples: Sample[], { tokens }: StepInputs, update: PolicyUpdate): Promise<void> {
     await refreshReference(this.#config, this.#options.engine, step);
     this.state.updates += update.updates;

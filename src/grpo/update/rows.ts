@@ -4,9 +4,9 @@
  * are marked `fork` and follow the first.
  *
  * Weight rule: a trajectory has one reward and counts once in its group, however many rows it has. Advantages,
- * penalties and corrections are computed on its rows concatenated, and then split again, so each row has the advantage
- * of the full trajectory. Every sampled token is trained in exactly one row; in other rows it is context. In the loss,
- * lossAggMode counts tokens or sequences as usual, and a sequence is then a row.
+ * penalties and corrections are computed on the concatenated rows of the trajectory, and then split again, so each row
+ * has the advantage of the full trajectory. Every sampled token is trained in exactly one row; in other rows the token
+ * is context. In the loss, lossAggMode counts tokens or sequences as usual, and a sequence is then a row.
  */
 
 import { TokenLog } from '../../rollout/tokenLog.ts';
@@ -19,7 +19,10 @@ export function wholeTrajectories(samples: readonly Sample[]): Sample[] {
   return rowsOf(samples).map((rows) => (rows.length === 1 ? rows[0] : joined(rows)));
 }
 
-/** Like `stepTokens`, for rows. `rewards` has a trajectory's reward at its first row and NaN at the others. */
+/**
+ * Like `stepTokens`, but for samples with several rows. `rewards` has a trajectory's reward at its first row and NaN at
+ * its other rows.
+ */
 export function rowTokens(config: TrainConfig, samples: readonly Sample[], extras: StepExtras): StepTokens {
   const rows = rowsOf(samples);
   if (rows.length === samples.length) return stepTokens(config, samples, extras);
@@ -50,7 +53,7 @@ export function joinedRows(samples: readonly Sample[], values: readonly ArrayLik
   return rowsOf(samples).map((rows) => withGaps(values.slice(at, (at += rows.length))));
 }
 
-/** Rows of each trajectory, which are neighbours. */
+/** Rows of each trajectory; the rows of one trajectory are neighbours. */
 function rowsOf(samples: readonly Sample[]): Sample[][] {
   const rows: Sample[][] = [];
   for (const sample of samples) {
@@ -79,7 +82,7 @@ function joined(rows: readonly Sample[]): Sample {
   return { ...rows[0], trajectory };
 }
 
-/** Concatenates the parts with a 0 between two. */
+/** Concatenates the parts with a 0 between each two. */
 const withGaps = (parts: readonly ArrayLike<number>[]): Float64Array =>
   Float64Array.from(parts.flatMap((part, i) => [...(i > 0 ? [0] : []), ...Array.from(part)]));
 

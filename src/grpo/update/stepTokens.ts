@@ -1,6 +1,6 @@
 /**
- * From the scored samples of a step to the update's inputs for each token: final rewards (score, overlong penalty, KL),
- * masks, advantages, importance weights. All on the main thread, in sample order.
+ * Computes an update's inputs for each token from the scored samples of a step: final rewards (score, overlong penalty,
+ * KL), masks, advantages, importance weights. All on the main thread, in sample order.
  */
 
 import { InputError } from '../../errors.ts';
@@ -25,13 +25,16 @@ import { turnCount, turnIndices } from '../advantages/turns.ts';
 import type { Sample, SampleTokens } from './batch.ts';
 
 /**
- * Inputs that some settings need in addition to the samples; log-probs are one array per sample, as long as its
+ * Inputs that some settings need in addition to the samples. Log-probs are one array per sample, as long as its
  * response.
  */
 export interface StepExtras {
   /** Log-probs of the frozen reference, for KL terms. */
   refLogProbs?: ArrayLike<number>[] | undefined;
-  /** Log-probs of the trainer before its first update. If rollout correction bypasses them, the sampler's are used. */
+  /**
+   * Log-probs of the trainer's policy before its first update. In bypass mode of rollout correction, the sampler's
+   * log-probs replace them.
+   */
   oldLogProbs?: ArrayLike<number>[] | undefined;
   /** For remax: [N] reward of the greedy answer to the sample's prompt. */
   baselines?: ArrayLike<number> | undefined;
@@ -46,9 +49,9 @@ export interface StepExtras {
 export interface StepTokens extends SampleTokens {
   /** [N] rewards from which the advantages were computed. */
   rewards: number[];
-  /** One array per sample, for `lossWeights`; undefined without importance weights. */
+  /** Importance weights, one array per sample, for `lossWeights`; undefined if rollout correction is off. */
   isWeights?: Float64Array[];
-  /** For rae: baselines for the next step. */
+  /** For rae: role baselines for the next step. */
   roleBaselines?: RoleBaselines;
   metrics: Metrics;
 }
@@ -56,8 +59,8 @@ export interface StepTokens extends SampleTokens {
 type Settings = Pick<TrainConfig, 'actor' | 'algorithm' | 'data' | 'reward'>;
 
 /**
- * Returns rewards, masks, advantages and importance weights of a step. Writes each sample's mean advantage to the
- * sample.
+ * Returns rewards, masks, advantages and importance weights of a step. Sets `advantage` of each sample to its mean
+ * advantage.
  */
 export function stepTokens(config: Settings, samples: readonly Sample[], extras: StepExtras = {}): StepTokens {
   const { actor, algorithm } = config;
@@ -81,7 +84,7 @@ export function stepTokens(config: Settings, samples: readonly Sample[], extras:
     kl?.penalties,
   );
   samples.forEach((sample, s) => (sample.advantage = meanTrained(advantages[s], masks[s])));
-  // The sequence weight contains them, so they do not multiply the loss.
+  // VESPO's sequence weight contains the importance weights, so they do not also multiply the loss.
   const inside = isWeights && actor.policyLoss.lossMode === 'vespo';
   return {
     masks,
@@ -101,7 +104,7 @@ export function stepTokens(config: Settings, samples: readonly Sample[], extras:
   };
 }
 
-/** [N] each sample's score, minus its length penalties and the KL of its tokens. */
+/** [N] final rewards: the score of each sample, minus its length penalties and the KL of its tokens. */
 function finalRewards(
   { data, reward: { overlongBuffer } }: Settings,
   samples: readonly Sample[],
@@ -116,7 +119,7 @@ function finalRewards(
   });
 }
 
-/** Returns one advantage per token from the custom or the configured estimator, with the new role baselines. */
+/** Returns one advantage per token, by the custom or the configured estimator, and the new role baselines. */
 function advantagesOf(
   config: Settings,
   samples: readonly Sample[],
@@ -143,7 +146,7 @@ function advantagesOf(
   return { advantages, roleBaselines: rae(rewards, roles, extras.roleBaselines, raeDecay).baselines };
 }
 
-/** [N] penalty that `algorithm.lengthPenalty` subtracts from each score. */
+/** [N] penalties that `algorithm.lengthPenalty` subtracts from the scores. */
 function penaltiesOnLength(
   { lengthPenalty }: Settings['algorithm'],
   samples: readonly Sample[],
@@ -159,7 +162,7 @@ function penaltiesOnLength(
 
 const rolesOf = (samples: readonly Sample[]): string[] => samples.map(({ problem }) => problem.role ?? 'policy');
 
-/** Sets the masks of samples without a reward to 0, so that their tokens count nowhere. */
+/** Sets the masks of samples without a reward to 0, so that their tokens are not trained or counted. */
 function rewarded(masks: ArrayLike<number>[], samples: readonly Sample[]): ArrayLike<number>[] {
   return masks.map((mask, s) => (Number.isNaN(samples[s].reward.score) ? new Uint8Array(mask.length) : mask));
 }
@@ -181,10 +184,10 @@ function missingRewards(samples: readonly Sample[]): Metrics {
 }
 
 /**
- * Share of probability mass that truncation kept. With top-k, top-p or min-p the sampler's true log-prob is logProbs -
- * logMass, and the trainer's would be reduced by the same recorded mass. In a ratio the two cancel, so both log-probs
- * are kept over the full vocabulary. `training/kept_mass_mean` shows the factor that a ratio with only one correction
- * would have.
+ * Reports the share of probability mass that truncation (top-k, top-p, min-p) kept. The sampler's true log-prob is then
+ * logProbs - logMass, and the trainer's would be reduced by the same recorded mass. In a ratio the two cancel, so both
+ * log-probs stay over the full vocabulary. `training/kept_mass_mean` is the factor by which a ratio would be wrong if
+ * only one side were corrected.
  */
 function keptMass(samples: readonly Sample[]): Metrics {
   let [sum, count, cut] = [0, 0, false];
@@ -215,7 +218,7 @@ function correct(
 
 /**
  * verl's apply_kl_penalty: `penalties` hold coefficient x KL of each sampled token; the metric is the mean over samples
- * of their means.
+ * of each sample's mean.
  */
 function klInReward(
   algorithm: Settings['algorithm'] & Pick<Settings['actor'], 'klClamp'>,
@@ -240,7 +243,7 @@ function klInReward(
   };
 }
 
-/** Token rewards: the sample's reward without KL on the last sampled token, minus the KL of each token. */
+/** Rewards per token: the sample's reward without KL on the last sampled token, minus the KL of each token. */
 function tokenRewardsOf(
   rewards: readonly number[],
   penalties: readonly Float64Array[],
@@ -251,8 +254,8 @@ function tokenRewardsOf(
 }
 
 /**
- * Named rewards that gdpo normalises one by one, with their weights: gdpoRewardKeys, or those of combineRewards, or all
- * numbers that the task returns. [K][N]; NaN for a sample that lacks one.
+ * Named rewards that gdpo normalises one by one, and their weights. The names are those in gdpoRewardKeys, or in
+ * combineRewards, or all numbers that the task returns. [K][N]; NaN for a sample that lacks a reward.
  */
 function rewardComponents(
   samples: readonly Sample[],
@@ -280,8 +283,8 @@ function rewardComponents(
 const isNumber = (value: number | string | undefined): value is number => typeof value === 'number';
 
 /**
- * One reward per sampled turn: the task's `turns` if it returns them (NaN = 0), otherwise 0. The rest of the final
- * reward is added to the last turn, and the KL of each token to its own turn.
+ * One reward per sampled turn: the task's `turns` if the task returns them (NaN = 0), otherwise 0. The rest of the
+ * final reward is added to the last turn, and the KL of each token is subtracted in the token's own turn.
  */
 function turnRewardsOf(samples: readonly Sample[], rewards: number[], penalties?: readonly Float64Array[]): number[][] {
   return samples.map(({ reward, trajectory: { mask } }, s) => {

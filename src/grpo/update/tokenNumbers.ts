@@ -1,39 +1,38 @@
-/** Numbers of an update for each token, at the token's position in its sample. */
+/** Per-token values of an update (ratio, weight, gradient, ...), at the token's position in its sample. */
 
 import type { MiniBatch, Sample } from './batch.ts';
 import type { AccumulatedMiniBatch, PolicyGradient, TokenLosses } from './policyGradient.ts';
 
-/** One array per sample, as long as its response; 0 for a token without training. */
+/** Per-token values: one array per sample, as long as its response; 0 for a token that was not trained. */
 export interface TokenNumbers {
-  /** pi(token) at the weights of its gradient, divided by the policy in the ratio's denominator. */
+  /** pi(token) at the weights at which its gradient was computed, divided by the policy in the ratio's denominator. */
   ratio: Float64Array[];
   /** Advantage that the loss reads. */
   advantage: Float64Array[];
   /** Weight in the loss: aggregation x mask x importance weight. */
   weight: Float64Array[];
   /**
-   * d loss / d logp: the weight times the slope of the token's loss, including its KL term and without an entropy
-   * bonus.
+   * d loss / d logp: the weight times the slope of the token's loss. Includes the KL term, but not the entropy bonus.
    */
   grad: Float64Array[];
-  /** Bits: 1 = the upper (or only) clip acted, 2 = the lower or dual one. */
+  /** Bits: 1 = the upper (or only) clip bound was active, 2 = the lower or dual one. */
   clipped: Float64Array[];
 }
 
-/** Numbers of every token as the update trained on it: each sample in its own mini-batch, in its last epoch. */
+/** Values of every token in the update that trained on it: each sample in its own mini-batch, in the last epoch. */
 export interface UpdatedTokens extends TokenNumbers {
   /** 1 = went through forward and backward; 0 also for samples that were skipped because all their advantages are 0. */
   trained: Float64Array[];
-  /** Log-prob of the token at the weights that its gradient was computed with, natural log. */
+  /** Log-prob of the token at the weights at which its gradient was computed, natural log. */
   logProb: Float64Array[];
   /** Entropy in nats, at those weights, of the distribution from which the token was sampled. */
   entropy: Float64Array[];
 }
 
-/** Values by entry, with the fields that `TokenNumbers` has by sample. */
+/** Values by entry, in the fields that `TokenNumbers` has by sample. */
 type EntryNumbers<N> = { [K in keyof N]: ArrayLike<number> };
 
-/** Numbers of a mini-batch's entries in its loss. */
+/** Values of a mini-batch's entries in its loss. */
 export const entryNumbers = ({ rows, loss }: TokenLosses): EntryNumbers<TokenNumbers> => ({
   ratio: Float64Array.from(rows.logp).map((logp, e) => Math.exp(logp - rows.oldLogp[e])),
   advantage: rows.advantages,
@@ -42,7 +41,10 @@ export const entryNumbers = ({ rows, loss }: TokenLosses): EntryNumbers<TokenNum
   clipped: loss.clipped,
 });
 
-/** Collects the numbers of each token. @param updates mini-batches of a step, in the order of its updates */
+/**
+ * Collects the values of each token.
+ * @param updates mini-batches of a step, in the order of its updates
+ */
 export function updatedTokens(
   gradient: PolicyGradient,
   samples: readonly Sample[],

@@ -26,32 +26,35 @@ export interface UpdateResult {
   metrics: Metrics;
   /** Number of optimizer steps. */
   updates: number;
-  /** Entries that went through forward and backward. */
+  /** Number of entries that went through forward and backward. */
   trainedTokens: number;
   /** Adaptive entropy bonus after the last update. */
   entropy: TrainerState['entropy'];
 }
 
-/** An update before its optimizer step. */
+/** An update whose gradient is computed, before its optimizer step. */
 interface UpdateGradients extends TokenLosses {
   batch: MiniBatch;
   metrics: Metrics;
 }
 
-/** Data of a step that its updates share. */
+/** Data of a step that its updates (one per mini-batch and epoch) share. */
 interface UpdateStep extends Omit<PolicyData, 'normalization'> {
-  /** Sample indices of each mini-batch; every sample has something to train on. */
+  /** Sample indices of each mini-batch; every mini-batch has a trained token. */
   miniBatches: number[][];
 }
 
-/** Updates the policy on a step's samples, and computes the log-probs that a step needs from its models. */
+/** Updates the policy on a step's samples, and computes the reference's and the old policy's log-probs for it. */
 export class PolicyUpdater {
   readonly #config: TrainConfig;
   readonly #engine: TrainerEngine;
   readonly #gradient: PolicyGradient;
   readonly #isOwnSize: boolean;
 
-  /** @param isOwnSize true if a mini-batch is averaged over the samples that it has; false = over those of a full one */
+  /**
+   * @param isOwnSize true = each mini-batch is averaged over the samples that it has; false = over the size of a full
+   * mini-batch
+   */
   constructor(config: TrainConfig, engine: TrainerEngine, userLoss?: AsyncCustomLoss | PolicyLoss, isOwnSize = false) {
     this.#isOwnSize = isOwnSize;
     this.#config = withLr(config, engine.model.config);
@@ -62,7 +65,7 @@ export class PolicyUpdater {
   /**
    * Updates the policy on the samples of the step after `state`, once for each mini-batch of each epoch. If it throws,
    * earlier updates have been made, and the caller must clear the gradients of the failed mini-batch.
-   * @param done receives each mini-batch, for `updatedTokens`
+   * @param done receives each finished mini-batch, for `updatedTokens`
    */
   async update(
     samples: Sample[],
@@ -93,8 +96,8 @@ export class PolicyUpdater {
   }
 
   /**
-   * Computes the first update of step `number` up to its gradient, which stays on the engine; undefined if nothing is
-   * trained on.
+   * Computes the first update of step `number` up to its gradient, which stays on the engine; undefined if the step has
+   * no trained token.
    */
   async gradients(samples: Sample[], tokens: StepTokens, number: number): Promise<UpdateGradients | undefined> {
     const step = this.#stepOf(samples, tokens, number);
@@ -104,7 +107,7 @@ export class PolicyUpdater {
     return { batch: done.batch, metrics: this.#gradient.metrics(done), ...this.#gradient.tokenLosses(done) };
   }
 
-  /** Numbers that a step's updates computed for each of its tokens. */
+  /** Per-token values of a step's updates. */
   updatedTokens(samples: readonly Sample[], updates: readonly AccumulatedMiniBatch[]): UpdatedTokens {
     return updatedTokens(this.#gradient, samples, updates);
   }
@@ -113,7 +116,7 @@ export class PolicyUpdater {
     return { samples, tokens, miniBatches: this.#miniBatches(samples, tokens, number) };
   }
 
-  /** Data of a mini-batch, with what its means are divided by. */
+  /** Data of a mini-batch, with the sizes by which its means are divided. */
   #dataOf(step: UpdateStep, index: number): PolicyData {
     const { actor, data, rollout } = this.#config;
     const globalBatchSize = this.#isOwnSize ? step.miniBatches[index].length : actor.ppoMiniBatchSize * rollout.n;
@@ -136,7 +139,8 @@ export class PolicyUpdater {
     const { batch, inputs, outputs } = done;
     const [{ gradNorm, skipped }, { lossMetrics, probsDiff }] = await bothDone(stepping, () => ({
       lossMetrics: this.#gradient.metrics(done),
-      // Only before its first update is the policy still the one that sampled.
+      // Only the first update's log-probs are of the policy that sampled, so only these are compared with the
+      // sampler's.
       probsDiff: index === 0 ? rolloutProbsDiff(gatherEntries(batch, rolloutLogProbsOf(step)), outputs.logProbs) : {},
     }));
     const metrics = {
@@ -150,13 +154,15 @@ export class PolicyUpdater {
     return { metrics, bonusEntropy, prepared, done };
   }
 
-  /** Prepares the mini-batch of that number; undefined after the last. */
+  /** Prepares the mini-batch with a given number; undefined after the last one. */
   #prepare(step: UpdateStep, index: number): PreparedMiniBatch | undefined {
     const members = step.miniBatches[index];
     return members && this.#gradient.prepare(this.#dataOf(step, index), members);
   }
 
-  /** Log-probs of the sampled tokens under the frozen reference, one array per sample; undefined if no KL is on. */
+  /**
+   * Log-probs of the sampled tokens under the frozen reference, one array per sample; undefined if no KL term is on.
+   */
   async refLogProbs(samples: Sample[]): Promise<ArrayLike<number>[] | undefined> {
     const { actor, algorithm } = this.#config;
     if (!actor.useKlLoss && !algorithm.useKlInReward) return undefined;
@@ -166,8 +172,7 @@ export class PolicyUpdater {
   }
 
   /**
-   * Log-probs under the policy before the step's first update: the "old" policy, if it differs from the one that
-   * sampled.
+   * Log-probs under the policy before the step's first update: the "old" policy. Needed only if another policy sampled.
    */
   oldLogProbs(samples: Sample[]): Promise<ArrayLike<number>[]> {
     return this.#sampleLogProbs(this.#engine.model, samples);
@@ -179,7 +184,8 @@ export class PolicyUpdater {
   }
 
   /**
-   * Samples with a trained token, for every mini-batch of every epoch: whole groups, shuffled by seed, step and epoch.
+   * Sample indices of each mini-batch with a trained token, epoch by epoch: whole groups, shuffled by seed, step and
+   * epoch.
    */
   #miniBatches(samples: Sample[], { masks }: StepTokens, step: number): number[][] {
     const { ppoEpochs, ppoMiniBatchSize, shuffle } = this.#config.actor;
@@ -196,14 +202,17 @@ export class PolicyUpdater {
   }
 }
 
-/** `actor/skipped_tokens_share`: share of the trained tokens of all mini-batches that were in none of the batches. */
+/**
+ * `actor/skipped_tokens_share`: share of the mini-batches' trained tokens that did not go through forward and backward.
+ */
 function skippedShare({ miniBatches, tokens }: UpdateStep, trained: number): Metrics {
   const all = miniBatches.flat().reduce((count, s) => count + trainedCount(tokens.masks[s]), 0);
   return all > 0 ? { 'actor/skipped_tokens_share': 1 - trained / all } : {};
 }
 
 /**
- * Waits for the device even if the host's work throws, so that no work is half submitted when the error is reported.
+ * Waits for the GPU's work even if the work on the CPU throws, so that no work is half submitted when the error is
+ * reported.
  */
 async function bothDone<T, U>(computing: Promise<T>, hostWork: () => U): Promise<[T, U]> {
   const settled = await Promise.allSettled([computing, Promise.resolve().then(hostWork)]);

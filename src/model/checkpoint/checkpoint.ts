@@ -1,6 +1,6 @@
 /**
- * A Hugging Face checkpoint in memory. A function reads its files and the result is a map of files, so that browsers
- * (fetch, OPFS) and Node (fs) share this code. Stream a large model instead: `open.ts`.
+ * A Hugging Face checkpoint in memory. Files are read through a function and written as a map, so that browsers (fetch,
+ * OPFS) and Node (fs) share this code. For large models use `open.ts`, which streams the weights.
  */
 
 import type { ModelConfig } from '../config.ts';
@@ -11,18 +11,18 @@ import { elementCount, parameterSpecs } from '../params.ts';
 import { type SafetensorsDtype, writeSafetensors } from './safetensors.ts';
 import { type CheckpointFiles, configFile, filesBeside, type SourceFiles, type TokenizerJson } from './sourceFiles.ts';
 
-/** Returns the bytes of a file, or undefined if it is missing. Must throw for other failures. */
+/** Returns the bytes of a file, or undefined if it is missing. Must throw if reading fails for another reason. */
 export type CheckpointSource = (path: string) => Promise<Uint8Array | undefined>;
 
-/** A model read from Hugging Face's format. */
+/** A model in Hugging Face's format: config and weights. */
 export interface ModelCheckpoint extends TokenizerJson {
   /** Sizes of the model. */
   config: ModelConfig;
   /** Weights by their names in the files, as float32. */
   weights: TensorMap;
   /**
-   * Text files of the source folder, unchanged. They are saved again, except for what was changed. Undefined for a
-   * fresh model.
+   * Text files of the source folder, unchanged. A saved model contains them again, except for changed ones. Undefined
+   * for a newly initialised model.
    */
   sourceFiles?: SourceFiles;
 }
@@ -82,8 +82,7 @@ const TORCH_NAMES = { F32: 'float32', F16: 'float16', BF16: 'bfloat16' } as cons
 
 /**
  * Returns the tensors in the order of `parameterSpecs`. Throws InputError if a tensor is missing, has another shape, is
- * not finite, or is not part of such a model.
- * @param file name of their file in errors
+ * not finite, or does not belong to a model of this config. @param file name of the weights' file in errors
  */
 function fitWeights(config: ModelConfig, tensors: TensorMap, file: string): TensorMap {
   checkShapes(config, tensors, file);
@@ -100,8 +99,8 @@ function fitWeights(config: ModelConfig, tensors: TensorMap, file: string): Tens
 }
 
 /**
- * Reads ranges from a function that returns full files. The last file is cached, because its parts are read one after
- * another.
+ * Reads byte ranges through a function that returns complete files. The last file is cached, because ranges of one file
+ * are read one after another.
  */
 export function filesOf(source: CheckpointSource): CheckpointFiles {
   let last: { path: string; bytes: Promise<Uint8Array | undefined> } | undefined;

@@ -1,7 +1,7 @@
 /**
  * Downloads one file over HTTP into a store. A broken transfer is resumed with range requests, only under the same
- * ETag. The finished file is checked against its size and checksum. A file counts as present only if its `<path>.json`
- * says so.
+ * ETag. The finished file is checked against its size and checksum. A file counts as complete only if the note next to
+ * it, `<path>.json`, says so.
  */
 
 import { concat } from '../../concat.ts';
@@ -11,31 +11,34 @@ import { readStoredJson } from './sourceFiles.ts';
 import { Sha256 } from './sha256.ts';
 
 export interface DownloadOptions {
-  /** Token sent to the first host only; fetch drops it on a redirect to another host. */
+  /** Access token, sent to the first host only; fetch drops the token on a redirect to another host. */
   token?: string | undefined;
   onProgress?: ((progress: DownloadProgress) => void) | undefined;
-  /** Failed transfers in a row, each with less than 64 KiB, before the download fails. Default: 5. */
+  /** Number of failed transfers in a row, each with less than 64 KiB, after which the download fails. Default: 5. */
   attempts?: number | undefined;
-  /** First wait between attempts, doubled each time. Default: 500 ms. */
+  /** Wait before the second attempt, doubled for each further one. Default: 500 ms. */
   waitMs?: number | undefined;
-  /** A connection that receives less than 64 KiB in this time is aborted, and the attempt has failed. Default: 60 s. */
+  /**
+   * Time limit for receiving 64 KiB. A connection that needs longer is aborted, and the attempt has failed. Default: 60
+   * s.
+   */
   silenceMs?: number | undefined;
-  /** Maximum number of bytes to read; a longer file is not the expected one. */
+  /** Maximum number of bytes to read. A longer file cannot be the expected one. */
   maxBytes?: number | undefined;
 }
 
 export interface DownloadProgress {
   file: string;
   received: number;
-  /** Undefined if the server does not send it. */
+  /** ETag of the response. Undefined if the server does not send one. */
   total: number | undefined;
 }
 
-/** Expected size and hashes of the file, if they are known beforehand. */
+/** Expected size and hashes of a file, as far as they are known before the download. */
 export interface Expected {
   size?: number | undefined;
   sha256?: string | undefined;
-  /** Git's hash of the content, which the hub lists for small files. */
+  /** Git's hash of the file's content, which the hub lists for small files. */
   gitSha1?: string | undefined;
 }
 
@@ -46,17 +49,17 @@ interface Kept {
 }
 
 /**
- * A connection that receives less than this in `silenceMs` counts as silent, so that a server cannot block a download
- * by sending single bytes.
+ * A connection that receives less than this in `silenceMs` counts as silent. So a server cannot keep a download open by
+ * sending single bytes.
  */
 const LEAST_BYTES = 2 ** 16;
 
-/** Bytes read per step to compute a checksum. */
+/** Number of bytes that are read at a time to compute a checksum. */
 const HASH_BYTES = 8 << 20;
 
 const noteOf = (path: string) => `${path}.json`;
 
-/** True if the file is in the store, complete and checked. */
+/** True if the file is in the store, complete and verified. */
 async function isComplete(store: FileStore, path: string): Promise<boolean> {
   const kept = await readNote(store, path);
   return kept?.complete === true && (await store.size(path)) === kept.size;
@@ -64,7 +67,7 @@ async function isComplete(store: FileStore, path: string): Promise<boolean> {
 
 /**
  * Downloads `url` to `path`, unless it is already there. Returns false if the server has no such file. Throws
- * InputError if the download fails, or the file is not the expected one.
+ * InputError if the download fails, or the file does not have the expected size and hash.
  */
 export async function download(
   store: FileStore,
@@ -82,13 +85,16 @@ export async function download(
       await writeNote(store, path, { ...kept, complete: true });
       return true;
     }
-    // A later download must not continue from wrong bytes.
+    // Without an ETag the next attempt starts at byte 0, instead of after the wrong bytes.
     await writeNote(store, path, { ...kept, etag: null, complete: false });
     if (again) throw new InputError(`${url} ${problem}, twice. The file on the server or the connection is damaged.`);
   }
 }
 
-/** Repeats requests until the file is complete. A conditional request keeps a complete file. */
+/**
+ * Repeats requests until the file is complete. If the file is already complete, sends a conditional request, which
+ * downloads it only if it has changed.
+ */
 async function transfer(store: FileStore, url: string, path: string, options: DownloadOptions) {
   const { attempts = 5, waitMs = 500 } = options;
   let failures = 0;
@@ -114,8 +120,8 @@ async function transfer(store: FileStore, url: string, path: string, options: Do
 }
 
 /**
- * Sends one request. Returns undefined for 404. Throws InputError if another attempt cannot help, another error
- * otherwise.
+ * Sends one request. Returns undefined for status 404. Throws InputError if a further attempt cannot help, another
+ * error if it can.
  */
 async function request(
   store: FileStore,
@@ -132,12 +138,12 @@ async function request(
   try {
     const response = await fetch(url, {
       headers: {
-        // Without compression, lengths and ranges refer to the file itself.
+        // The request forbids compression, so that lengths and ranges refer to the file itself.
         'accept-encoding': 'identity',
         ...(options.token && { authorization: `Bearer ${options.token}` }),
         ...(whole && before.etag && { 'if-none-match': before.etag }),
-        // Without If-Range, which a page can send to other hosts only if they allow it. The ETag of the response gives
-        // the same information.
+        // The request has no If-Range, which a page can send to another host only if that host allows it. The ETag of
+        // the response is compared instead.
         ...(resumed && { range: `bytes=${have}-` }),
       },
       signal: silence.signal,
@@ -159,7 +165,7 @@ async function request(
   }
 }
 
-/** The stored part is not a prefix of the current file, so the download starts again. */
+/** The stored part is not the start of the current file, so the download starts again. */
 async function restart(store: FileStore, path: string): Promise<never> {
   await writeNote(store, path, { etag: null, size: 0, complete: false });
   throw new Error('the file has changed');
@@ -178,7 +184,7 @@ function checkStatus({ status, statusText }: Response, url: string): void {
   throw new InputError(`${url} could not be downloaded: ${answer}.${hint}`);
 }
 
-/** Writes the body from byte `have` on, or from 0 if the server sent the full file. */
+/** Writes the body from byte `have` on, or from byte 0 if the server sent the complete file. */
 async function receive(
   store: FileStore,
   { url, path, response, have }: { url: string; path: string; response: Response; have: number },
@@ -209,7 +215,10 @@ async function receive(
   return { etag, size: received, complete: false };
 }
 
-/** Size of the full file; undefined if the server does not send it. Throws if the response has another range. */
+/**
+ * Size of the complete file; undefined if the server does not send it. Throws if the response has another range than
+ * requested.
+ */
 function totalOf({ status, headers }: Response, at: number): number | undefined {
   if (status === 206) {
     const range = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(headers.get('content-range') ?? '');
@@ -232,12 +241,12 @@ export async function* chunksOf({ body }: Response): AsyncIterable<Uint8Array> {
       yield value;
     }
   } finally {
-    // If the caller stops early, the connection must be closed.
+    // Closes the connection if the caller stops before the end of the body.
     await reader.cancel().catch(() => undefined);
   }
 }
 
-/** Aborts if too few bytes are received for a while. */
+/** Aborts a request that receives too few bytes in some time. */
 class Silence {
   readonly #controller = new AbortController();
   readonly #ms: number;
@@ -270,7 +279,10 @@ class Silence {
   }
 }
 
-/** Describes the fault of a finished file, as the rest of a sentence; undefined if it has no fault. */
+/**
+ * Describes the difference between a downloaded file and the expected one, as the end of a sentence; undefined if they
+ * agree.
+ */
 async function findProblem(store: FileStore, path: string, kept: Kept, { size, sha256, gitSha1 }: Expected) {
   if (kept.complete) return undefined;
   if (size !== undefined && kept.size !== size) return `has ${kept.size} bytes, but ${size} were expected`;
@@ -291,7 +303,7 @@ async function sha256Of(store: FileStore, path: string, size: number): Promise<s
   return hash.hex();
 }
 
-/** Hashes the complete file in one step; only for small files. */
+/** Hashes the complete file at once; only for small files. */
 async function gitSha1Of(store: FileStore, path: string, size: number): Promise<string> {
   const head = new TextEncoder().encode(`blob ${size}\0`);
   const bytes = concat(Uint8Array, [head, await store.read(path, 0, size)]);
@@ -300,14 +312,14 @@ async function gitSha1Of(store: FileStore, path: string, size: number): Promise<
 }
 
 async function readNote(store: FileStore, path: string): Promise<Kept | undefined> {
-  // If the note is truncated, the file is downloaded again.
+  // If the note cannot be parsed, it counts as missing, and the file is downloaded again.
   const note = await readStoredJson(store, noteOf(path)).catch(() => undefined);
   return note as unknown as Kept | undefined;
 }
 
 const writeNote = (store: FileStore, path: string, note: Kept) => writeFile(store, noteOf(path), JSON.stringify(note));
 
-/** fetch reports "fetch failed"; the reason is in its cause. */
+/** Returns the reason of a failed request. The message of fetch is only "fetch failed"; its cause has the reason. */
 function reasonOf(error: unknown): string {
   const { message, cause } = error as Error;
   return cause instanceof Error && cause.message ? cause.message : message;

@@ -1,6 +1,6 @@
 /**
- * Loads a checkpoint over HTTP into memory, for small models such as those in the package. Large ones are streamed:
- * `hub.ts`.
+ * Loads a checkpoint over HTTP into memory, for small models such as those in the npm package. Large models are
+ * streamed by `hub.ts`.
  */
 
 import { InputError } from '../../errors.ts';
@@ -8,8 +8,8 @@ import { type CheckpointWithTokenizer, loadCheckpoint, withTokenizer } from './c
 import { isHtml, OPTIONAL_FILES } from './sourceFiles.ts';
 
 /**
- * Files that many checkpoints lack. Development servers answer for a missing file with their start page, so HTML counts
- * as missing.
+ * Files that many checkpoints lack. If one is missing, development servers answer with their start page, so an HTML
+ * page counts as missing.
  */
 const MAY_BE_ABSENT = [...OPTIONAL_FILES, 'model.safetensors'];
 

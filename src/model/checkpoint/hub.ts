@@ -23,7 +23,7 @@ import { type ModelConfig, parseModelConfig } from '../config.ts';
 import { parameterCount } from '../params.ts';
 
 export interface HubOptions extends DownloadOptions {
-  /** Hub with the repository `org/name`. Default: https://huggingface.co. */
+  /** Address of the hub with the repository `org/name`. Default: https://huggingface.co. */
   endpoint?: string | undefined;
 }
 
@@ -31,35 +31,41 @@ const WEIGHTS = 'model.safetensors';
 const INDEX = 'model.safetensors.index.json';
 const SMALL_FILES = ['config.json', 'tokenizer.json', 'tokenizer_config.json', ...OPTIONAL_FILES, INDEX];
 
-/** True if a model setting names something to download instead of a folder. */
+/** True if the value of `model.path` names something to download instead of a folder. */
 export const isRemote = (model: string): boolean =>
   isUrl(model) || REPOSITORY.test(model) || GGUF_IN_REPOSITORY.test(model);
 
-/** True if a model setting names a GGUF file, by a path or an address. */
+/** True if the value of `model.path` names a GGUF file, by a path or an address. */
 export const isGgufModel = (model: string): boolean =>
   isGguf(isUrl(model) ? withoutQuery(model) : model) || GGUF_IN_REPOSITORY.test(model);
 
-/** Removes the query of the Hub's download links. */
+/** Removes the query from an address: the Hub's download links end in `?download=true`. */
 const withoutQuery = (url: string): string => url.replace(/\?download=true$/, '');
 
 const isUrl = (model: string): boolean => /^https?:\/\//.test(model);
 
 /** A revision must not contain "..", which would request another path of the hub. */
 const REPOSITORY = /^([\w-][\w.-]*\/[\w-][\w.-]*)(?:@((?!.*\.\.)[\w./-]+))?$/;
-/** A repository, then a file in it, or a type of quantization: `:Q4_1` is llama.cpp's and vLLM's form. */
+/**
+ * Matches a repository followed by a GGUF file in it, or by a quantization type: `:Q4_1` is the form of llama.cpp and
+ * vLLM.
+ */
 const GGUF_IN_REPOSITORY = /^([\w-][\w.-]*\/[\w-][\w.-]*(?:@(?!.*\.\.)[\w./-]+)?)(?:\/([\w-][\w.-]*\.gguf)|:(\w+))$/i;
 
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
-/** Larger than any config or tokenizer. Without a limit, a server that sends no length could send forever. */
+/**
+ * Maximum bytes of a file without a listed size; larger than any config or tokenizer. Without a limit, a server that
+ * sends no length could send forever.
+ */
 const MAX_SMALL_BYTES = MAX_TEXT_BYTES;
 const MAX_LISTING_BYTES = 32 * 2 ** 20;
 const LISTING_SECONDS = 60;
-/** Limit for a GGUF file of unknown length, so that a server cannot send forever. */
+/** Maximum bytes of a GGUF file of unknown length, so that a server cannot send forever. */
 const MAX_GGUF_BYTES = 2 ** 36;
 
 /**
- * Downloads the files of a checkpoint that the store lacks. Returns its files for `openCheckpoint`. Throws InputError
- * if the address is wrong, the hub is unreachable, or a file is not what the hub lists.
+ * Downloads the files of a checkpoint that the store lacks. Returns the checkpoint's files for `openCheckpoint`. Throws
+ * InputError if the address is wrong, the hub is unreachable, or a file is not what the hub lists.
  */
 export async function fetchModel(model: string, store: FileStore, options: HubOptions = {}): Promise<CheckpointFiles> {
   const { origin, username, password } = addressOf(options.endpoint ?? DEFAULT_ENDPOINT, 'HF_ENDPOINT');
@@ -84,7 +90,8 @@ export async function fetchModel(model: string, store: FileStore, options: HubOp
   for (const file of small) if (file !== INDEX) await bring(file);
   if (!present.has('config.json')) throw noConfig(model, place);
   const files = within(store, place.folder, present);
-  // Refuse unsupported weights before the download, and limit the size to the largest possible one.
+  // Parsing the config refuses an unsupported model before its weights are downloaded. The limit is the size of the
+  // largest possible weights.
   weightBytes = MAX_HEADER_BYTES + 8 * parameterCount(parseModelConfig(await readStoredJson(files, 'config.json')));
   if (!(await bring(WEIGHTS)) && (await bring(INDEX))) {
     for (const shard of shardsOf((await readStoredJson(files, INDEX))!)) await bring(shard);
@@ -92,7 +99,7 @@ export async function fetchModel(model: string, store: FileStore, options: HubOp
   return files;
 }
 
-/** Sizes of a hub model and the bytes of its files. A file without a listed size counts as 0 bytes. */
+/** Size of a hub model, and the bytes of its files. A file without a listed size counts as 0 bytes. */
 export interface FoundModel {
   config: ModelConfig;
   bytes: number;
@@ -104,7 +111,7 @@ function noConfig(model: string, { url, files }: Pick<Place, 'url' | 'files'>): 
   return new InputError(`${model} has no config.json, but GGUF files. Choose one of them: ${model}/${first}.`);
 }
 
-/** The hub's list is not trusted: a name must not lead out of the store's folder. */
+/** The hub's list of files is not trusted: a name must not point outside the store's folder. */
 const GGUF_FILE = /^[\w-][\w.-]*\.gguf$/i;
 
 /** A GGUF file on a server. */
@@ -122,7 +129,7 @@ async function ggufPlace(model: string, store: FileStore, options: HubOptions): 
   if (isUrl(model)) {
     const { pathname } = addressOf(model, 'The model address');
     if (!isGguf(pathname)) return undefined;
-    // A link to the Hub's page of a file names the same file.
+    // A link to a file's page on the Hub (/blob/) means the file itself (/resolve/).
     const { url, folder } = urlPlace(
       withoutQuery(model).replace(/^(https:\/\/huggingface\.co\/[^/]+\/[^/]+)\/blob\//, '$1/resolve/'),
     );
@@ -132,7 +139,7 @@ async function ggufPlace(model: string, store: FileStore, options: HubOptions): 
   if (repository === undefined) return undefined;
   const { url, folder, files = new Map<string, Expected>() } = await repositoryPlace(repository, store, options);
   const all = [...files.keys()].filter((name) => GGUF_FILE.test(name));
-  const ofType = new RegExp(`[-._]${type}\\.gguf$`, 'i'); // BF16 is not F16
+  const ofType = new RegExp(`[-._]${type}\\.gguf$`, 'i'); // the separator keeps F16 from matching BF16
   const [name, another] = all.filter((name) => (file === undefined ? ofType.test(name) : name === file));
   if (name !== undefined && another === undefined)
     return { name, url: `${url}/${name}`, path: `${folder}/${name}`, expected: files.get(name)! };
@@ -143,7 +150,10 @@ async function ggufPlace(model: string, store: FileStore, options: HubOptions): 
   );
 }
 
-/** Downloads a GGUF file. Its header is checked first where the server sends ranges, because the file can be large. */
+/**
+ * Downloads a GGUF file. Checks the header before the download if the server can send parts of a file, because the file
+ * can be large.
+ */
 async function fetchGguf({ name, url, path, expected }: GgufPlace, store: FileStore, options: DownloadOptions) {
   const stored: CheckpointFiles = {
     gguf: name,
@@ -159,7 +169,7 @@ async function fetchGguf({ name, url, path, expected }: GgufPlace, store: FileSt
   throw new InputError(`${new URL(url).origin} has no ${name} at ${url}. Check the address.`);
 }
 
-/** Reads a file on a server in parts. If that is impossible, returns the reason as the rest of a sentence about the URL. */
+/** Opens a file on a server to read parts of it. If that is impossible, returns the reason as the rest of a sentence about the URL. */
 async function rangesOf(name: string, url: string, token: string | undefined): Promise<CheckpointFiles | string> {
   const ask = (begin: number, end: number) =>
     fetch(url, {
@@ -226,15 +236,16 @@ function addressOf(text: string, what: string): URL {
   try {
     return new URL(text);
   } catch {
-    // A text with "@" can contain a password, so it is not shown.
+    // An address with "@" can contain a password, so errors do not show it.
     const shown = text.includes('@') ? 'a text' : JSON.stringify(text);
     throw new InputError(`${what} is ${shown}, which is not an address. Write it as https://host/path.`);
   }
 }
 
 /**
- * Returns the token only for the configured endpoint, over https or on this machine, because an untrusted adapter can
- * name any address; undefined otherwise. Throws InputError, without the token's text, if a header cannot contain it.
+ * Returns the access token for an address; undefined unless the address is on the configured endpoint, over https or on
+ * this machine. The check is needed because an untrusted adapter can name any address. Throws InputError, without the
+ * token's text, if a header cannot contain it.
  */
 function tokenFor(url: string, endpoint: string, given: string | undefined): string | undefined {
   const token = given?.trim();
@@ -246,11 +257,11 @@ function tokenFor(url: string, endpoint: string, given: string | undefined): str
   return token;
 }
 
-/** Source of files, and the folder of the store in which they are saved. */
+/** Address of a model's files, and the store's folder in which they are saved. */
 interface Place {
   url: string;
   folder: string;
-  /** Files of the model. Undefined if the server has no list, so that each file must be requested. */
+  /** Listed files of the model. Undefined if the server has no list, so that each file must be requested by name. */
   files?: Map<string, Expected>;
 }
 
@@ -293,11 +304,11 @@ interface Listing {
   siblings: { rfilename: string; size?: number; blobId?: string; lfs?: { sha256?: string; size?: number } }[];
 }
 
-/** Reads the listing from the hub, or the last stored one if the hub is unreachable. */
+/** Reads the list of a repository's files from the hub, or returns the last stored list if the hub is unreachable. */
 async function readListing(url: string, model: string, store: FileStore, note: string, token?: string) {
   const signal = AbortSignal.timeout(LISTING_SECONDS * 1000);
   const ask = () => fetch(url, { headers: token ? { authorization: `Bearer ${token}` } : {}, signal });
-  // Retried once, because a kept-alive connection can be closed already.
+  // The first failure is retried, because a kept-alive connection can have been closed by the server.
   const response = await ask()
     .catch(ask)
     .catch((cause: unknown) => cause as Error);
@@ -328,11 +339,11 @@ function refusal(status: number, hub: string): string {
   return `${hub} answered ${status}. Try again later.`;
 }
 
-/** Throws if the body is not JSON, or longer than MAX_LISTING_BYTES. */
+/** Parses a response's body as JSON. Throws if it is not JSON, or is longer than MAX_LISTING_BYTES. */
 const readJson = async (response: Response): Promise<unknown> =>
   JSON.parse(new TextDecoder().decode(await readAtMost(response, MAX_LISTING_BYTES)));
 
-/** Reads a body. Throws InputError if it is longer than `limit` bytes. */
+/** Reads a response's body. Throws InputError if the body is longer than `limit` bytes. */
 async function readAtMost(response: Response, limit: number): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
@@ -357,7 +368,7 @@ function isSibling(value: unknown): boolean {
   return typeof rfilename === 'string' && isSize(size) && isText(blobId) && isSize(lfs?.size) && isText(lfs?.sha256);
 }
 
-/** The complete files of a folder of the store. */
+/** The complete files in a folder of the store. */
 function within(store: FileStore, folder: string, present: ReadonlySet<string>): CheckpointFiles {
   return {
     size: async (file) => (present.has(file) ? store.size(`${folder}/${file}`) : undefined),

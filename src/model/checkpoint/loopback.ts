@@ -1,2 +1,2 @@
-/** True if a URL's host name is this machine, so that the data does not leave it. */
+/** True if the host name of a URL is this machine, so that data sent to it does not leave the machine. */
 export const isLoopback = (hostname: string): boolean => /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname);

@@ -23,7 +23,7 @@ import {
   withGenerationConfig,
 } from './sourceFiles.ts';
 
-/** Whole rows of one tensor, as float32. */
+/** A piece of one tensor: complete rows, as float32. */
 export interface WeightPiece {
   /** Hugging Face name. */
   name: string;
@@ -32,11 +32,13 @@ export interface WeightPiece {
   /** Index of the piece's first element in the tensor, a multiple of the row length. */
   first: number;
   data: Float32Array;
-  /** Reads the same values as the file packs them; see `OpenCheckpoint.packed`. */
+  /** Reads the values of the same piece in the packed format of the file; see `OpenCheckpoint.packed`. */
   words?: () => Promise<Uint32Array>;
 }
 
-/** Weights that are read on request, in the order of `parameterSpecs`; can be read more than once. */
+/**
+ * Weights that are read piece by piece on request, in the order of `parameterSpecs`; they can be read more than once.
+ */
 export interface WeightSource {
   pieces(): AsyncIterable<WeightPiece>;
 }
@@ -44,19 +46,22 @@ export interface WeightSource {
 export interface OpenCheckpoint extends TokenizerJson {
   config: ModelConfig;
   weights: WeightSource;
-  /** Packed formats by tensor, for tensors that the file has in a format of the device; their pieces have `words`. Undefined: none. */
+  /**
+   * Formats by tensor, for tensors that the file has in a packed format of the GPU; their pieces have `words`.
+   * Undefined if no tensor has one.
+   */
   packed?: Readonly<Record<string, PackedFormat>>;
-  /** Text files of the checkpoint, unchanged. Saving the model copies what training does not change. */
+  /** Text files of the checkpoint, unchanged. A saved model contains those that training does not change. */
   sourceFiles: SourceFiles;
 }
 
-/** Maximum number of float32 bytes of a piece, unless one row is longer. */
+/** Maximum bytes of a piece as float32. A piece has at least one row, which can be longer. */
 const PIECE_BYTES = 8 << 20;
 
 const WEIGHTS = 'model.safetensors';
 const INDEX = 'model.safetensors.index.json';
 
-/** Buffers in old Llama checkpoints; they follow from the config. */
+/** Names of buffers in old Llama checkpoints, which are ignored because their values follow from the config. */
 const DERIVED = /\.rotary_emb\.inv_freq$/;
 
 type Tensors = ReadonlyMap<string, StoredTensor>;
@@ -73,7 +78,7 @@ export async function openCheckpoint(files: CheckpointFiles): Promise<OpenCheckp
   if (!configJson) throw new InputError('The checkpoint has no config.json. Give a folder in Hugging Face format.');
   const config = withGenerationConfig(parseModelConfig(configJson), sourceFiles);
   const tokenizer = tokenizerIn(sourceFiles);
-  // Read last: a source that caches one file then has the file of the first pieces.
+  // The weights' headers are read last: a source that caches one file then already has the file of the first pieces.
   const { tensors, file } = await locateTensors(files);
   checkShapes(config, tensors, file);
   return {
@@ -84,9 +89,12 @@ export async function openCheckpoint(files: CheckpointFiles): Promise<OpenCheckp
   };
 }
 
-/** Opens a GGUF file as the same parts. It has no text files, so a saved model has only those that are written here. */
+/**
+ * Opens a GGUF file and returns the same parts. A GGUF file has no text files, so a saved model contains only generated
+ * ones.
+ */
 async function openGguf(files: CheckpointFiles, name: string): Promise<OpenCheckpoint> {
-  const { readGguf } = await import('./gguf/model.ts'); // few models are
+  const { readGguf } = await import('./gguf/model.ts'); // few models are GGUF files
   const { config, tensors, tokenizer } = await readGguf(files, name);
   checkShapes(config, tensors, name);
   const formats = [...tensors].flatMap(([key, { packed }]) => (packed ? [[key, packed.format] as const] : []));
@@ -104,7 +112,7 @@ export function shardsOf(index: Record<string, unknown>): string[] {
   return [...new Set(weightMapOf(index).values())];
 }
 
-/** Throws InputError if a tensor is missing, has another shape, or is not part of such a model. */
+/** Throws InputError if a tensor is missing, has another shape, or does not belong to a model of this config. */
 export function checkShapes(config: ModelConfig, tensors: Shapes, file: string): void {
   const known = new Set<string>();
   for (const { name, shape } of parameterSpecs(config)) {
@@ -126,14 +134,17 @@ export function checkShapes(config: ModelConfig, tensors: Shapes, file: string):
   }
 }
 
-/** A tied head can be stored too. Code that has the values checks that it equals the embedding. */
+/**
+ * True for a stored head that is tied to the embedding. Its values are compared with the embedding's when both are
+ * read.
+ */
 function isTiedHead({ tieWordEmbeddings, vocabSize, hiddenSize }: ModelConfig, name: string, shape: number[]): boolean {
   return tieWordEmbeddings && name === 'lm_head.weight' && shape.join() === `${vocabSize},${hiddenSize}`;
 }
 
 /** Throws InputError for the first value that is not finite. @param first index of data[0] in the tensor */
 export function checkFinite(name: string, data: Float32Array, file: string, first = 0): void {
-  // A sum is not finite if any value is not. The search below runs only then, or if the sum overflows.
+  // The sum is not finite if a value is not. Only then, or if the sum overflows, the loop below searches for the value.
   let sum = 0;
   for (let i = 0; i < data.length; i++) sum += data[i];
   if (Number.isFinite(sum)) return;
@@ -237,7 +248,7 @@ async function readHeader(files: CheckpointFiles, file: string): Promise<[name: 
   });
 }
 
-/** A safetensors file in the same folder: not a path, and not a device name of Windows. */
+/** Matches the name of a safetensors file in the same folder: not a path, and not a device name of Windows. */
 const SHARD = /^(?!(con|prn|aux|nul|com\d|lpt\d)\.)\w[\w.-]{0,199}\.safetensors$/i;
 
 function weightMapOf(index: Record<string, unknown>): Map<string, string> {

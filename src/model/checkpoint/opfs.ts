@@ -1,12 +1,12 @@
 /**
- * Files in the browser's own file system (OPFS). A worker writes in place, so data written before a tab was closed is
- * kept. A page's main thread has no such access; there a file changes when its writer is closed.
+ * Files in the browser's own file system (OPFS). A worker writes in place, so data written before a tab is closed is
+ * not lost. On a page's main thread a file changes only when its writer is closed.
  */
 
 import { InputError } from '../../errors.ts';
 import type { FileStore, FileWriter } from './store.ts';
 
-/** Only workers have it; the DOM types of pages lack it. */
+/** Synchronous access to an OPFS file. Only workers have it; TypeScript's DOM types for pages lack it. */
 interface SyncAccessHandle {
   truncate(size: number): void;
   write(bytes: Uint8Array, options: { at: number }): number;
@@ -15,7 +15,10 @@ interface SyncAccessHandle {
 }
 type FileHandle = FileSystemFileHandle & { createSyncAccessHandle?: () => Promise<SyncAccessHandle> };
 
-/** Returns the file at a path. Creates it with its folders if `create`; otherwise undefined if it is missing. */
+/**
+ * Returns the file at a path. If the file is missing, creates it and its folders if `create` is true; otherwise returns
+ * undefined.
+ */
 export async function opfsFile(
   root: FileSystemDirectoryHandle,
   path: string,
@@ -33,13 +36,13 @@ export async function opfsFile(
   }
 }
 
-/** True for a DOMException of that name. */
+/** True for a DOMException with a given name. */
 export const isDomError = (error: unknown, name: string): boolean =>
   error instanceof DOMException && error.name === name;
 
 /**
- * Turns a full disk into a readable error; returns any other error unchanged. Reports the browser's estimate of free
- * space, but does not rely on it: Chromium always reports 10 GiB.
+ * Converts the error of a full disk to a readable one; returns any other error unchanged. Reports the browser's
+ * estimate of free space, but does not rely on it: Chromium always reports 10 GiB.
  * @param needed bytes to be written, if known
  */
 export async function roomError(error: unknown, path: string, needed?: number): Promise<unknown> {
@@ -98,7 +101,7 @@ async function streamWriter(handle: FileHandle, at: number): Promise<FileWriter>
   };
 }
 
-/** Makes a full disk an InputError, because another attempt cannot help. */
+/** Converts the error of a full disk to an InputError, because a further attempt cannot help. */
 function explained(path: string, writer: FileWriter): FileWriter {
   return {
     ...writer,

@@ -1,6 +1,6 @@
 /**
- * The safetensors format: 8 bytes header length (little endian), then the JSON header, then the tensors' bytes. The
- * header is parsed separately from the data, so that a large file can be streamed tensor by tensor.
+ * The safetensors format: the length of the header (8 bytes, little endian), then the JSON header, then the tensors'
+ * bytes. The header is parsed separately from the data, so that a large file can be streamed tensor by tensor.
  */
 
 import type { TensorMap } from '../engine.ts';
@@ -13,7 +13,7 @@ export interface SafetensorsEntry<D extends string = SafetensorsDtype> {
   name: string;
   dtype: D;
   shape: number[];
-  /** Byte range in the file (not in the data section). */
+  /** Byte range of the tensor, counted from the start of the file and not of the data section. */
   begin: number;
   end: number;
 }
@@ -24,18 +24,18 @@ interface SafetensorsHeader<D extends string> {
   metadata: Record<string, string>;
 }
 
-/** More dimensions than any tensor of a model has. */
+/** Maximum number of dimensions: more than any tensor of a model has. */
 const MAX_DIMS = 8;
 
 const BYTES_PER_ELEMENT: Record<SafetensorsDtype, number> = { F32: 4, F16: 2, BF16: 2 };
 
 /**
- * Enough for a hundred thousand tensors. The format's own library allows six times as much, which takes too long to
- * read.
+ * Maximum bytes of a header, enough for a hundred thousand tensors. The format's own library allows six times as much,
+ * which takes too long to read.
  */
 export const MAX_HEADER_BYTES = 2 ** 24;
 
-/** Reads a full file; returns every tensor as float32. Errors name `file`. */
+/** Reads a complete file; returns every tensor as float32. Errors name `file`. */
 export function readSafetensors(bytes: Uint8Array, file = 'model.safetensors'): TensorMap {
   const { entries } = readSafetensorsHeader(bytes, bytes.length, file);
   const tensors: TensorMap = new Map();
@@ -48,7 +48,7 @@ export function readSafetensors(bytes: Uint8Array, file = 'model.safetensors'): 
 
 /**
  * Number of bytes from the start of the file that `readSafetensorsHeader` needs. `prefix` must hold at least the first
- * 8.
+ * 8 bytes.
  */
 export function safetensorsHeaderBytes(prefix: Uint8Array, fileLength: number, file: string): number {
   if (prefix.length < 8 || fileLength < 8) {
@@ -69,7 +69,8 @@ export function safetensorsHeaderBytes(prefix: Uint8Array, fileLength: number, f
 }
 
 /**
- * Reads and checks the header. `prefix` is the start of the file (all of the header), `fileLength` its full size.
+ * Reads and checks the header. `prefix` is the start of the file with the complete header, `fileLength` the size of the
+ * file.
  * @param widths bytes per element of each allowed dtype; default: the dtypes of weights
  */
 export function readSafetensorsHeader<D extends string = SafetensorsDtype>(
@@ -109,7 +110,7 @@ export function writeSafetensors(
   return joinSafetensors(parts, metadata);
 }
 
-/** A tensor to write. `length` is in bytes; the bytes are requested when they are written. */
+/** A tensor to write. `length` is in bytes; the bytes themselves are requested when they are written. */
 export interface SafetensorsPart {
   name: string;
   dtype: string;
@@ -118,7 +119,7 @@ export interface SafetensorsPart {
   bytes(): Uint8Array;
 }
 
-/** Returns the file of these tensors, in their order. */
+/** Returns a file with these tensors, in their order. */
 export function joinSafetensors(
   parts: readonly SafetensorsPart[],
   metadata: Record<string, string>,
@@ -166,19 +167,20 @@ export function encodeTensor(dtype: SafetensorsDtype, data: Float32Array, name: 
   throw new InputError(`Tensor "${name}" holds ${data[lost]}, which ${dtype} cannot hold. Save it as F32.`);
 }
 
-/** Rounds to nearest, ties to even; NaN stays NaN. */
+/** Converts a float32 to the bits of a bfloat16. Rounds to nearest, ties to even; NaN stays NaN. */
 function float32BitsToBfloat16(bits: number): number {
   if ((bits & 0x7fffffff) > 0x7f800000) return (bits >>> 16) | 0x40;
   return (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16;
 }
 
-/** Rounds to nearest, ties to even; NaN stays NaN. */
+/** Converts a float32 to the bits of a float16. Rounds to nearest, ties to even; NaN stays NaN. */
 function float32BitsToFloat16(bits: number): number {
   const sign = (bits >>> 16) & 0x8000;
   const magnitude = bits & 0x7fffffff;
   if (magnitude > 0x7f800000) return sign | 0x7e00;
   if (magnitude >= 0x477ff000) return sign | 0x7c00; // 65520 and above round to infinity
-  // Normal halves start at 2^-14. Below that, the implicit bit becomes explicit and the fraction is shifted out.
+  // The smallest normal float16 is 2^-14. Below that, the implicit leading bit becomes explicit and the fraction is
+  // shifted out.
   if (magnitude >= 0x38800000) return sign | roundShift(magnitude - 0x38000000, 13);
   if (magnitude < 0x33000000) return sign; // below half of the smallest denormal
   const shift = 126 - (magnitude >>> 23);
@@ -200,7 +202,7 @@ function float16ToFloat32Bits(half: number): number {
   if (exponent === 31) return sign | 0x7f800000 | (fraction << 13);
   if (exponent > 0) return sign | ((exponent + 112) << 23) | (fraction << 13);
   if (fraction === 0) return sign;
-  // A float16 denormal is a normal float32: move its leading bit to the implicit place.
+  // A denormal float16 is a normal float32: its leading bit becomes the implicit one.
   const shift = Math.clz32(fraction) - 21;
   return sign | ((113 - shift) << 23) | (((fraction << shift) & 0x3ff) << 13);
 }
@@ -272,7 +274,10 @@ function readEntry<D extends string>(
   return { name, dtype: dtype as D, shape, begin, end };
 }
 
-/** The format requires that tensors cover the data section exactly: no overlap, no hole, no bytes after the end. */
+/**
+ * Throws unless tensors cover the data section exactly, as the format requires: no overlap, no hole, no bytes after the
+ * end.
+ */
 function checkOffsets(entries: SafetensorsEntry<string>[], dataStart: number, fileLength: number, file: string): void {
   let end = dataStart;
   let previous = 'the header';
@@ -295,7 +300,7 @@ function checkOffsets(entries: SafetensorsEntry<string>[], dataStart: number, fi
   );
 }
 
-/** A value of the header, truncated to fit into an error message. */
+/** Truncates a value from the header to fit into an error message. */
 const show = (value: unknown) => (JSON.stringify(value) ?? 'none').slice(0, 80);
 
 function isCounts(value: unknown): value is number[] {

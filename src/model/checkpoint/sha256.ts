@@ -1,6 +1,6 @@
 /**
- * SHA-256 (FIPS 180-4) of data that arrives in parts: crypto.subtle needs the full file, and weights do not fit in
- * memory.
+ * SHA-256 (FIPS 180-4) of data that arrives in parts. crypto.subtle needs the complete data in memory, where weights do
+ * not fit.
  */
 
 /**
@@ -29,7 +29,7 @@ export class Sha256 {
     return this;
   }
 
-  /** Returns lower-case hexadecimal. No data can be added afterwards. */
+  /** Returns the hash as lower-case hexadecimal. No data can be added afterwards. */
   hex(): string {
     const bits = this.#bytes * 8;
     this.#block[this.#filled++] = 0x80;

@@ -1,4 +1,7 @@
-/** Text files of a checkpoint, read as bytes, so that files which training does not change are saved unchanged. */
+/**
+ * Text files of a checkpoint, read as bytes, so that a saved model contains the files which training does not change
+ * byte for byte.
+ */
 
 import { InputError } from '../../errors.ts';
 import type { PackedFormat } from '../../gpu/packedFormat.ts';
@@ -6,44 +9,55 @@ import { type ModelConfig, modelConfigToJson, parseModelConfig, readEosTokenIds 
 
 type Json = Record<string, unknown>;
 
-/** Source of a checkpoint's files: a folder, a browser's own file system, or bytes in memory. */
+/** Source of a checkpoint's files: a folder, the browser's file system (OPFS), or bytes in memory. */
 export interface CheckpointFiles {
-  /** Number of bytes of the file; undefined if the file is missing. Must throw for other failures. */
+  /**
+   * Number of bytes of the file; undefined if the file is missing. Must throw if the lookup fails for another reason.
+   */
   size(path: string): Promise<number | undefined>;
-  /** Bytes begin..end of an existing file. */
+  /** Returns bytes begin..end of an existing file. */
   read(path: string, begin: number, end: number): Promise<Uint8Array>;
-  /** Names in the folder, in no order. Absent if it cannot be listed. */
+  /** Names of the files in the folder, in no order. Undefined if the folder cannot be listed. */
   names?(): Promise<string[]>;
-  /** Name of the GGUF file that holds everything. Absent: a folder in Hugging Face format. */
+  /** Name of the GGUF file that holds the complete model. Undefined for a folder in Hugging Face format. */
   gguf?: string;
 }
 
 /** True if a path names a GGUF file. For addresses of the Hub see `isGgufModel`. */
 export const isGguf = (path: string): boolean => /\.gguf$/i.test(path);
 
-/** A tensor of a checkpoint that is read in parts. */
+/** A tensor of a checkpoint whose values are read in parts. */
 export interface StoredTensor {
   shape: number[];
-  /** File that contains it. */
+  /** File that contains the tensor. */
   file: string;
-  /** Elements first..first + count, whole rows, as float32. Throws InputError. */
+  /** Reads elements first..first + count, which are complete rows, as float32. Throws InputError. */
   read(first: number, count: number): Promise<Float32Array>;
-  /** The same elements in a format of the device, bit for bit; absent if they are stored in none. */
+  /**
+   * Reads the same elements in a packed format of the GPU, bit for bit; undefined if the file does not have them in
+   * such a format.
+   */
   packed?: { format: PackedFormat; read(first: number, count: number): Promise<Uint32Array> };
 }
 
-/** Unchanged bytes of a checkpoint's text files by name. */
+/** Content of a checkpoint's text files by name, unchanged. */
 export type SourceFiles = ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
 
-/** Larger than any config, template, tokenizer or index. */
+/** Maximum bytes of a text file; larger than any config, template, tokenizer or index. */
 export const MAX_TEXT_BYTES = 128 * 2 ** 20;
 
 const [CONFIG, GENERATION] = ['config.json', 'generation_config.json'];
 const [TOKENIZER, TOKENIZER_CONFIG] = ['tokenizer.json', 'tokenizer_config.json'];
 const TEMPLATE = 'chat_template.jinja';
-/** Path of transformers' second template. It is saved in tokenizer_config.json, because a checkpoint has no folders. */
+/**
+ * Path of transformers' second chat template. A saved model has this template in tokenizer_config.json, because a
+ * checkpoint has no folders.
+ */
 const TOOL_TEMPLATE = 'additional_chat_templates/tool_use.jinja';
-/** Other formats of the content of tokenizer.json and tokenizer_config.json; copied if those two are unchanged. */
+/**
+ * Files with the content of tokenizer.json and tokenizer_config.json in other formats; copied if those two are
+ * unchanged.
+ */
 const TOKENIZER_COPIES = ['vocab.json', 'merges.txt', 'added_tokens.json'];
 const OTHER_TOKENIZERS = /^vocab\.|\.(model|tiktoken)$/;
 const SPECIAL_TOKENS = 'special_tokens_map.json';
@@ -54,9 +68,9 @@ const NAMES = [CONFIG, TOKENIZER, TOKENIZER_CONFIG, ...OPTIONAL_FILES];
 
 /** Other files in a model's folder: licence, README, tokenizers of other libraries, code. */
 const OTHERS = /^(licen[cs]e|notice|readme|use_policy)(\.|$)|\.(json|txt|md|model|tiktoken|jinja|py)$/i;
-/** Files that describe the weights, or an earlier run. */
+/** Files that describe the weights or an earlier run, and are therefore not copied. */
 const OUTDATED = /^\.|^(adapter_config|manifest|trainer_state|(all|eval|train)_results)\.json$|\.index\.json$/;
-/** Size limit of a file that is copied into each checkpoint. */
+/** Maximum bytes of such a file that is copied into each checkpoint. */
 const MAX_OTHER_BYTES = 32 * 2 ** 20;
 
 /** Parsed tokenizer of a folder. */
@@ -77,15 +91,15 @@ export async function readSourceFiles(files: CheckpointFiles): Promise<SourceFil
   return found;
 }
 
-/** True for a file of a model's folder that is not read here and stays valid when the weights change. */
+/** True for a file of a model's folder that webgrpo does not read and that stays valid when the weights change. */
 export const isOtherFile = (name: string, size: number): boolean =>
   OTHERS.test(name) && !OUTDATED.test(name) && !NAMES.includes(name) && !name.includes('/') && size <= MAX_OTHER_BYTES;
 
-/** Reads the other files of a folder that can be listed; `isOtherFile` says which. */
+/** Reads the other files of a folder, selected by `isOtherFile`, if the folder can be listed. */
 export async function readOtherFiles(files: CheckpointFiles): Promise<SourceFiles> {
   const found = new Map<string, Bytes>();
   for (const name of ((await files.names?.()) ?? []).filter((name) => isOtherFile(name, 0)).sort()) {
-    // A folder of that name has no bytes.
+    // A folder with such a name has no size.
     const size = await files.size(name).catch(() => undefined);
     if (size !== undefined && isOtherFile(name, size)) found.set(name, (await files.read(name, 0, size)).slice());
   }
@@ -99,14 +113,17 @@ export function tokenizerIn(files: SourceFiles): TokenizerJson {
   return { ...(tokenizerJson && { tokenizerJson }), ...(tokenizerConfigJson && { tokenizerConfigJson }) };
 }
 
-/** Returns the config, including the end tokens of `generation_config.json`. Throws InputError. */
+/** Returns the parsed config, including the end tokens of `generation_config.json`. Throws InputError. */
 export function withGenerationConfig(config: ModelConfig, files: SourceFiles): ModelConfig {
   const more = readEosTokenIds(jsonIn(files, GENERATION) ?? {}, GENERATION, config.vocabSize);
   const eosTokenIds = [...new Set([...(config.eosTokenIds ?? []), ...more])];
   return eosTokenIds.length > 0 ? { ...config, eosTokenIds } : config;
 }
 
-/** Returns the tokenizer's files and the other text files: the source's own, except for those that are out of date. */
+/**
+ * Returns the tokenizer's files and the other text files: unchanged copies of the source's, except for those that are
+ * out of date.
+ */
 export function filesBeside({ tokenizerJson, tokenizerConfigJson, sourceFiles }: Saved): Map<string, Bytes> {
   const source = sourceFiles ?? new Map<string, Bytes>();
   const files = new Map([...source].filter(([name]) => name !== CONFIG && name !== TOOL_TEMPLATE));
@@ -125,15 +142,15 @@ export function filesBeside({ tokenizerJson, tokenizerConfigJson, sourceFiles }:
 }
 
 /**
- * Returns the source's `config.json`, byte for byte except for the dtype. A source without an end token gets the tokenizer's ids, because
- * transformers' generate() would not end otherwise. A fresh model gets all of the tokenizer's ids.
+ * Returns the source's `config.json`, byte for byte except for the dtype. If it has no end token, the tokenizer's ids are added, because
+ * transformers' generate() would not end otherwise. A newly initialised model has all ids from the tokenizer.
  */
 export function configFile(
   { config, sourceFiles = new Map<string, Bytes>(), ...tokenizer }: Saved & { config: ModelConfig },
   dtype: string,
 ): Bytes {
   const { auto_map, ...rest } = jsonIn(sourceFiles, CONFIG) ?? {};
-  // Removes `auto_map`, which names Python files, if these are not saved with the model.
+  // Removes `auto_map`, which names Python files, if those files are not saved with the model.
   const hasCode = [...sourceFiles.keys()].some((name) => name.endsWith('.py'));
   const source: Json = hasCode && auto_map !== undefined ? { ...rest, auto_map } : rest;
   if (config.eosTokenIds && isOfSource(config, sourceFiles)) {
@@ -155,7 +172,7 @@ export function configFile(
   });
 }
 
-/** True if the config was read from these files and not changed since. */
+/** True if the model's config was read from these files and has not changed since. */
 function isOfSource(config: ModelConfig, files: SourceFiles): boolean {
   const json = jsonIn(files, CONFIG);
   return json !== undefined && isSame(withGenerationConfig(parseModelConfig(json), files), config);
@@ -194,7 +211,10 @@ function textIn(files: SourceFiles, name: string): string | undefined {
   return bytes && new TextDecoder().decode(bytes);
 }
 
-/** Parses a JSON object of the files; undefined if the file is missing. Throws InputError for any other content. */
+/**
+ * Returns the JSON object in one of the files; undefined if the file is missing. Throws InputError for any other
+ * content.
+ */
 export function jsonIn(files: SourceFiles, name: string): Json | undefined {
   const text = textIn(files, name);
   return text === undefined ? undefined : parseObject(text, name);

@@ -3,9 +3,12 @@
 import { concat } from '../../concat.ts';
 import type { CheckpointFiles } from './sourceFiles.ts';
 
-/** Paths have "/" between their parts; missing folders are created. */
+/** Files by path. A path has "/" between its parts; missing folders are created. */
 export interface FileStore extends CheckpointFiles {
-  /** Writes from byte `at` on, and drops everything after it. Closing keeps the written bytes, complete or not. */
+  /**
+   * Writes from byte `at` on, and drops everything after the written bytes. Closing keeps what was written, even if the
+   * file is not complete.
+   */
   writer(path: string, at: number): Promise<FileWriter>;
 }
 
@@ -14,7 +17,7 @@ export interface FileWriter {
   close(): Promise<void>;
 }
 
-/** Writes a text file from its start. */
+/** Writes a text file, replacing its content. */
 export async function writeFile(store: FileStore, path: string, text: string): Promise<void> {
   const writer = await store.writer(path, 0);
   try {
@@ -24,7 +27,7 @@ export async function writeFile(store: FileStore, path: string, text: string): P
   }
 }
 
-/** A store for files that are read once and not kept. */
+/** A store in memory for files that are read once and not kept. */
 export function memoryStore(): FileStore {
   const files = new Map<string, Uint8Array>();
   return {

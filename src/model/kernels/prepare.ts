@@ -1,4 +1,4 @@
-/** Compiles slow kernels in advance and in parallel, while the weights are still loading. */
+/** Compiles slow kernels in advance and in parallel, while the weights are being loaded. */
 
 import type { Gpu } from '../../gpu/device.ts';
 import { halfForms } from '../../gpu/halves.ts';
@@ -10,9 +10,9 @@ import { sampleKernel } from '../../gpu/ops/sample.ts';
 import type { ModelConfig } from '../config.ts';
 
 /**
- * Compiles the tiles of the products, attention and sampling. All other kernels compile in milliseconds at first use;
- * the policy loss is compiled just before the first update, when it is known. Without this, the first step on a
- * software adapter would compile them one after another, up to a second each.
+ * Compiles the matmul tiles, attention and sampling in advance. All other kernels compile in milliseconds at first use;
+ * the policy loss is compiled just before the first update, when it is known. Otherwise the first step on a software
+ * adapter would compile these kernels one after another, up to a second each.
  */
 export async function prepareKernels(
   gpu: Gpu,
@@ -28,8 +28,8 @@ export async function prepareKernels(
 }
 
 /**
- * Compiles the kernels that generation cannot start without. The others are compiled after its first tokens; training
- * waits for them. Until the tiles for many rows are compiled, a smaller one is used instead.
+ * Compiles the kernels that generation cannot start without. The others are compiled after the first generated tokens,
+ * and training waits for them. Until the matmul tiles for many rows are compiled, a smaller tile is used instead.
  */
 export async function prepareFirstTokens(gpu: Gpu, config: ModelConfig): Promise<void> {
   const kernels = [...firstMatmulKernels(gpu), ...attentionForwardKernels(gpu, config.headDim)];
@@ -38,8 +38,8 @@ export async function prepareFirstTokens(gpu: Gpu, config: ModelConfig): Promise
 }
 
 /**
- * Returns the tiles to compile in advance. On a software adapter the tiles for many rows compile for seconds, so they
- * wait until that is worthwhile.
+ * Returns the matmul tiles to compile in advance. On a software adapter a tile for many rows takes seconds to compile,
+ * so these tiles are compiled later.
  */
 function tilesAhead(gpu: Gpu): Kernel[] {
   if (!gpu.adapter.isSoftware) return matmulKernels(gpu);

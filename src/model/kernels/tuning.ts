@@ -1,4 +1,7 @@
-/** Chooses the kernels of a device: built-in, pinned, or timed on the adapter at first use and stored. */
+/**
+ * Chooses the kernel variants for a device: the built-in ones, those of a given file, or the fastest ones, which are
+ * timed on the adapter at first use and stored.
+ */
 
 import { MATMUL_TILES, type MatmulVariant, namesOf } from '../../../kernels/tiles.ts';
 import type { Gpu } from '../../gpu/device.ts';
@@ -7,15 +10,15 @@ import { type Tuning, tuneMatmul } from '../../gpu/tune.ts';
 import { InputError } from '../../errors.ts';
 import { type FileStore, writeFile } from '../checkpoint/store.ts';
 
-/** A row of a table in a file. The last row has no upper bound on the number of rows. */
+/** A row of a tuning file's table: the tile for products of up to `upToRows` rows. The last row has no upper bound. */
 interface TableRow {
   upToRows?: number;
   tile: string;
 }
 
-/** File that `webgrpo tune` writes. Only `matmul` is read, and `identity` if a run stored the table. */
+/** File that `webgrpo tune` writes. Only its key `matmul` is read, and `identity` in a file that a run stored. */
 export interface TuningFile {
-  /** Adapter, driver and the kernels' text. */
+  /** Identity of the setup that was measured: adapter, driver and the kernels' WGSL. */
   identity?: string;
   matmul: TableRow[];
   /** Measurements on which the table is based. */
@@ -23,17 +26,17 @@ export interface TuningFile {
 }
 
 /**
- * auto = built-in if the table was measured for this adapter, otherwise stored or timed now; off = built-in; otherwise
- * a table, as in a file.
+ * auto = the built-in table if it was measured for this adapter, otherwise a stored one, otherwise one that is timed
+ * now; off = the built-in table; otherwise a table in the form of a tuning file.
  */
 export type KernelTuning = string | TuningFile;
 
-/** Origin of a device's table. */
+/** Origin of the table that a device uses. */
 export type TableSource = 'built in' | 'pinned' | 'kept' | 'timed';
 
 /**
  * Applies the requested tuning to the device. Throws InputError for a table that does not fit the adapter.
- * @param tables opens the store of tables; without it, an adapter that must be timed is timed each time
+ * @param tables opens the store of measured tables; without a store, the adapter is timed in each run
  */
 export async function applyTuning(
   gpu: Gpu,
@@ -66,15 +69,15 @@ export async function keepTuning(gpu: Gpu, tuning: Tuning, store: FileStore): Pr
   await writeFile(store, fileOf(gpu), `${JSON.stringify(tuningFile(gpu, tuning), null, 2)}\n`);
 }
 
-/** Returns the file of a measured table. */
+/** Returns the tuning file with a measured table. */
 export function tuningFile(gpu: Gpu, { table, ...measured }: Tuning): TuningFile {
   const matmul = table.map(([rows, tile]): TableRow => (rows === Infinity ? { tile } : { upToRows: rows, tile }));
   return { identity: identityOf(gpu), matmul, measured };
 }
 
 /**
- * Returns the stored table. Undefined if it is missing, unreadable, or of another adapter, driver or library; the
- * adapter is then timed again.
+ * Returns the stored table. Undefined if it is missing, unreadable, or was measured with another adapter, driver or
+ * version of the kernels; the adapter is then timed again.
  */
 async function keptTable(gpu: Gpu, store: FileStore): Promise<MatmulTable | undefined> {
   const path = fileOf(gpu);
@@ -89,7 +92,7 @@ async function keptTable(gpu: Gpu, store: FileStore): Promise<MatmulTable | unde
   }
 }
 
-/** Parses a table. Throws InputError with what `source` has, what is allowed, and what to do. */
+/** Parses a table. Throws an InputError that says what `source` contains, what is allowed, and what to do. */
 export function parseTable(gpu: Gpu, file: unknown, source: string): MatmulTable {
   const rows = (file as Partial<TuningFile> | null)?.matmul;
   if (!Array.isArray(rows) || rows.length === 0)
@@ -120,7 +123,10 @@ function tileOf(gpu: Gpu, tile: string | undefined, source: string): MatmulVaria
 
 const fileOf = (gpu: Gpu): string => `kernels-${hash(identityOf(gpu))}.json`;
 
-/** Adapter, driver (whose version is in an adapter's description or the browser's name), and the kernels' text. */
+/**
+ * Returns the identity of a setup: adapter, driver (its version is in the adapter's description or the browser's name),
+ * and the kernels' WGSL.
+ */
 export function identityOf({ adapter }: Gpu): string {
   const { vendor, architecture, description, subgroupSize, subgroupMaxSize, features } = adapter;
   const code = hash(
@@ -128,7 +134,7 @@ export function identityOf({ adapter }: Gpu): string {
       .map((tile) => matmulKernel(tile).code)
       .join(),
   );
-  const program = globalThis.navigator.userAgent ?? 'Node'; // Dawn's navigator has none
+  const program = globalThis.navigator.userAgent ?? 'Node'; // in Dawn `navigator` has no userAgent
   const subgroups = `subgroups of ${subgroupSize} to ${subgroupMaxSize}`;
   return [vendor, architecture, description, subgroups, features.toSorted().join(' '), program, `kernels ${code}`].join(
     '; ',

@@ -14,16 +14,18 @@ import { readSafetensors, writeSafetensors } from '../checkpoint/safetensors.ts'
 export interface Adapter {
   /** Rank, scale and adapted modules. */
   lora: LoraConfig;
-  /** A and B by PEFT's names. */
+  /** Tensors A and B by PEFT's names. */
   tensors: TensorMap;
-  /** `base_model_name_or_path`: the model on which it was trained. */
+  /** `base_model_name_or_path`: the model on which the adapter was trained. */
   baseModel?: string | undefined;
 }
 
 const CONFIG = 'adapter_config.json';
 const WEIGHTS = 'adapter_model.safetensors';
 
-/** Fields of PEFT's LoraConfig that are read here, or that do not change what saved tensors compute. */
+/**
+ * Fields of PEFT's LoraConfig that this file reads. Below: fields that do not affect what the saved tensors compute.
+ */
 const READ = [
   'peft_type',
   'base_model_name_or_path',
@@ -40,8 +42,8 @@ const WITHOUT_EFFECT = [
   ...['loftq_config', 'eva_config', 'corda_config', 'lora_ga_config'],
 ];
 /**
- * Fields that change the computation unless they are off: null, false, empty, or no `bias`. Any unknown field could
- * too.
+ * Fields that change the computation unless they are off: null, false, empty, or "none" for a bias. An unknown field is
+ * refused too unless it is off.
  */
 const REFUSED = [
   ...[
@@ -65,10 +67,10 @@ const REFUSED = [
   ...['alora_invocation_tokens', 'arrow_config', 'kasa_config', 'monteclora_config', 'velora_config'],
 ];
 
-/** Initialisations that do not change the base's weights. */
+/** Values of `init_lora_weights` that leave the base's weights unchanged. */
 const PLAIN_INITS: readonly unknown[] = [undefined, null, true, false, 'gaussian', 'eva', 'orthogonal'];
 
-/** Returns the adapter's files by name. */
+/** Returns the files of an adapter by name. */
 export function saveAdapter({ lora, tensors, baseModel }: Adapter): Map<string, Uint8Array<ArrayBuffer>> {
   const [, name = baseModel, revision] = REVISION.exec(baseModel ?? '') ?? [];
   const json = {
@@ -99,7 +101,8 @@ export function saveAdapter({ lora, tensors, baseModel }: Adapter): Map<string, 
 }
 
 /**
- * Reads an adapter for a model of this config. Throws InputError if it would be computed differently, or does not fit.
+ * Reads an adapter for a model of this config. Throws InputError if PEFT would compute the adapter differently, or if
+ * its tensors do not fit the model.
  */
 export async function loadAdapter(source: CheckpointSource, config: ModelConfig): Promise<Adapter> {
   const [configBytes, weightBytes] = [await source(CONFIG), await source(WEIGHTS)];
@@ -107,7 +110,7 @@ export async function loadAdapter(source: CheckpointSource, config: ModelConfig)
     throw new InputError(`The adapter has no ${configBytes ? WEIGHTS : CONFIG}. Give a folder as PEFT saves it.`);
   const { lora, baseModel } = parseAdapterConfig(parseJson(configBytes));
   const tensors = readSafetensors(weightBytes, WEIGHTS);
-  // PEFT's target_modules can be a pattern; the tensor names show the modules that it matched.
+  // PEFT's target_modules can be a regular expression, so the adapted modules are found from the tensor names.
   const targetModules = LORA_MODULES.filter((name) =>
     [...tensors.keys()].some((key) => key.includes(`.${name}.lora_`)),
   );
@@ -116,7 +119,7 @@ export async function loadAdapter(source: CheckpointSource, config: ModelConfig)
   return adapter;
 }
 
-/** Parses `adapter_config.json`. Dropout is read; the seed is 0. */
+/** Parses `adapter_config.json`, including dropout. The seed is 0. */
 export function parseAdapterConfig(json: unknown): { lora: LoraConfig; baseModel: string | undefined } {
   if (typeof json !== 'object' || json === null) throw new InputError(`${CONFIG} must hold a JSON object.`);
   const keys = json as Record<string, unknown>;
@@ -159,7 +162,7 @@ function isOff(key: string, value: unknown): boolean {
   return typeof value === 'object' && Object.keys(value).length === 0;
 }
 
-/** Throws InputError for an initialisation with which PEFT subtracts a part from the base's weights. */
+/** Throws InputError for an initialisation with which PEFT changes the base's weights. */
 function checkInit(init: unknown): void {
   if (PLAIN_INITS.includes(typeof init === 'string' ? init.toLowerCase() : init)) return;
   throw new InputError(
@@ -170,10 +173,10 @@ function checkInit(init: unknown): void {
   );
 }
 
-/** A repository name with its revision. */
+/** Matches a repository name with a revision: `org/name@revision`. */
 const REVISION = /^([\w-][\w.-]*\/[\w-][\w.-]*)@([\w./-]+)$/;
 
-/** The base in the form of `model.path`: `org/name@revision` if a revision is given. */
+/** Returns the base model in the form of `model.path`: `org/name@revision` if a revision is given. */
 function baseOf({ base_model_name_or_path: name, revision }: Record<string, unknown>): string | undefined {
   if (typeof name !== 'string' || name === '') return undefined;
   const at = typeof revision === 'string' && revision !== '' ? `${name}@${revision}` : name;
@@ -181,8 +184,8 @@ function baseOf({ base_model_name_or_path: name, revision }: Record<string, unkn
 }
 
 /**
- * Returns the weights with scale * B A added, computed in float64 and rounded once. Tensors without an adapter are
- * passed unchanged.
+ * Returns the weights with scale * B A added, computed in float64 and rounded once. Weights without an adapter are
+ * returned unchanged.
  */
 export function mergeAdapter(config: ModelConfig, weights: TensorMap, { lora, tensors }: Adapter): TensorMap {
   const merged: TensorMap = new Map(weights);
@@ -198,7 +201,7 @@ export function mergeAdapter(config: ModelConfig, weights: TensorMap, { lora, te
   return merged;
 }
 
-/** weight [O, I] + scale * b a; a [R, I], b [O, R]. */
+/** Returns weight [O, I] + scale * b a, for a [R, I] and b [O, R]. */
 function mergeOne(weight: Float32Array, a: Float32Array, b: Float32Array, I: number, scale: number): Float32Array {
   const R = a.length / I;
   const merged = new Float32Array(weight.length);
@@ -236,7 +239,9 @@ function checkTensors({ lora, tensors }: Adapter, config: ModelConfig): void {
   }
 }
 
-/** A value of the file, truncated to fit into an error message. JSON cannot write infinity, which 1e999 is read as. */
+/**
+ * Truncates a value from the file to fit into an error message. JSON cannot write infinity, which 1e999 is read as.
+ */
 const show = (value: unknown) =>
   (typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? 'absent')).slice(0, 80);
 

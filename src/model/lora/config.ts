@@ -1,4 +1,4 @@
-/** Settings of LoRA adapters, without engine code, because configs and pages import them. */
+/** Settings of LoRA adapters. This file has no engine code, because configs and pages import it. */
 
 import { InputError } from '../../errors.ts';
 
@@ -12,21 +12,24 @@ export interface LoraConfig {
   rank: number;
   /** Numerator of the scale. */
   alpha: number;
-  /** Share of the adapter's inputs that training sets to 0. */
+  /** Dropout: share of an adapter's inputs that training sets to 0. */
   dropout: number;
   /** True to scale by alpha / sqrt(R) instead of alpha / R (arXiv:2312.03732). */
   useRslora: boolean;
-  /** Adapted matrices, by PEFT's names. */
+  /** Adapted modules, by PEFT's names. */
   targetModules: readonly LoraModule[];
-  /** Seed of a new A and of the dropout masks. */
+  /** Seed of a newly initialised A and of the dropout masks. */
   seed: number;
 }
 
-/** Returns the scale of B A. */
+/** Returns the scale by which B A is multiplied. */
 export const loraScale = ({ rank, alpha, useRslora }: LoraConfig): number =>
   alpha / (useRslora ? Math.sqrt(rank) : rank);
 
-/** Returns modules in order, for `all-linear` or names. Throws InputError for an unknown name. */
+/**
+ * Returns modules in the order of `all-linear`, for `all-linear` or a list of names. Throws InputError for an unknown
+ * name.
+ */
 export function loraModules(names: string | readonly string[]): LoraModule[] {
   const wanted = typeof names === 'string' ? [names] : names;
   if (wanted.length === 1 && wanted[0] === 'all-linear') return [...LORA_MODULES];

@@ -1,4 +1,4 @@
-/** The adapters' part of the forward and backward pass of one matrix. */
+/** The adapters' part of the forward and backward pass for one weight matrix. */
 
 import type { Gpu, View } from '../../gpu/device.ts';
 import { dropout } from '../../gpu/ops/dropout.ts';
@@ -7,10 +7,10 @@ import { matmulNn, matmulNt, matmulTn } from '../../gpu/ops/matmul.ts';
 import { type Lora, type LoraGroup, loraScale, loraWidths, type LoraWeights } from './weights.ts';
 import type { ModelConfig } from '../config.ts';
 
-/** Scratch values of one matrix's part of a pass; all matrices share them. */
+/** Scratch buffers for the adapters' part of a pass; all matrices use the same ones in turn. */
 export interface LoraScratch {
   /** [N, T] x A */ t: View;
-  /** [N, I] dropout(x), then dropout's gradient; only if dropout is on */ dropped?: View;
+  /** [N, I] dropout(x) in forward, the gradient of dropout's output in backward; only if dropout is on */ dropped?: View;
 }
 
 /** Like LoraScratch, for backward. */
@@ -18,7 +18,7 @@ interface LoraGradScratch {
   /** [N, T] */ dt: View;
 }
 
-/** A pass with its adapters on. `dropKey` undefined = no dropout: sampling and log-probs. */
+/** A pass with its adapters on. If `dropKey` is undefined, the pass has no dropout, as in sampling and scoring. */
 export interface LoraPass extends LoraScratch {
   lora: Lora;
   dropKey?: number | undefined;
@@ -61,7 +61,8 @@ export function recordLoraBackward(
   const T = modules.length * config.rank;
   const shape = { N, R: config.rank, Y, spans: modules, scale: loraScale(config) };
   const input = droppedInput(gpu, pass, l, group, x, N * I);
-  // t is recomputed: storing it for every matrix of every layer would cost more memory than the time is worth.
+  // x A is recomputed, because storing it for every matrix of every layer would take more memory than the saved time is
+  // worth.
   matmulNn(gpu, { x: input, b: a, y: pass.t, M: N, N: T, K: I });
   loraUpBwdB(gpu, { t: pass.t, dy, db, ...shape });
   loraUpBwdT(gpu, { dy, b, dt: pass.dt, ...shape });
@@ -80,7 +81,7 @@ function droppedInput(gpu: Gpu, pass: LoraPass, l: number, group: LoraGroup, x: 
   return pass.dropped;
 }
 
-/** Random key of the dropout mask. Every matrix of every layer has its own; modules in one matrix share it. */
+/** Random key of a dropout mask. Every matrix of every layer has its own mask; the modules in one matrix share it. */
 function keyOf({ dropKey, lora }: LoraPass, l: number, group: LoraGroup): [number, number] {
   const place = l * 4 + ['qkv', 'o', 'gu', 'down'].indexOf(group);
   return [dropKey!, Math.imul(lora.config.seed, 0x9e3779b1) ^ place];

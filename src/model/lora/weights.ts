@@ -1,9 +1,10 @@
 /**
- * LoRA (arXiv:2106.09685): y = x W + scale * (dropout(x) A) B for the adapted modules, with W frozen. This file has an
- * adapter's settings, the modules that share a matrix, PEFT's tensor names, and the arena.
+ * LoRA (arXiv:2106.09685): y = x W + scale * (dropout(x) A) B for the adapted modules, with W frozen. This file has the
+ * groups of modules that share a matrix, PEFT's tensor names, and the arena of the adapters' weights.
  *
- * q, k and v are one matrix here, and so are gate and up. So the A matrices of these modules are stored side by side
- * ([I, T], T = modules x R), and so are their B ([R, J], J = the adapted columns).
+ * The weights of q, k and v are stored as one matrix, and so are those of gate and up. Therefore the A matrices of
+ * these modules are stored side by side ([I, T], T = modules x R), and so are their B matrices ([R, J], J = number of
+ * adapted columns).
  */
 
 import type { Gpu, View } from '../../gpu/device.ts';
@@ -17,13 +18,13 @@ import { fillUniform } from '../params.ts';
 
 export { LORA_MODULES, type LoraConfig, type LoraModule, loraModules, loraScale } from './config.ts';
 
-/** Matrix to which an adapter belongs. */
+/** The base model's matrix to which adapters belong. */
 export type LoraGroup = 'qkv' | 'o' | 'gu' | 'down';
 
 /** The adapted modules of one matrix [I, Y]. */
 interface LoraGroupPlan {
   group: LoraGroup;
-  /** Rows of the matrix: inputs. */
+  /** Number of rows of the matrix, which are its inputs. */
   I: number;
   /** Columns of the matrix. */
   Y: number;
@@ -70,7 +71,9 @@ export function loraGroups(config: ModelConfig, targets: readonly LoraModule[]):
 export const peftName = (layer: number, module: string, half: 'A' | 'B'): string =>
   `base_model.model.model.layers.${layer}.${module}.lora_${half}.weight`;
 
-/** Plans the blocks of an adapter: A and B of every matrix and layer. PEFT stores A as [R, I] and B as [out, R]. */
+/**
+ * Plans the blocks of the adapters: A and B of every matrix in every layer. PEFT stores A as [R, I] and B as [out, R].
+ */
 export function planLora(
   config: ModelConfig,
   { rank, targetModules }: Pick<LoraConfig, 'rank' | 'targetModules'>,
@@ -106,7 +109,8 @@ export function planLora(
 }
 
 /**
- * New adapters, initialised like PEFT's: A uniform in +-1 / sqrt(inputs), B zero, so that they have no effect at first.
+ * Returns newly initialised adapters, as PEFT initialises them: A uniform in +-1 / sqrt(inputs), B zero, so that the
+ * adapters have no effect at first.
  */
 export function initLora(config: ModelConfig, lora: LoraConfig): TensorMap {
   const tensors: TensorMap = new Map();
@@ -118,13 +122,13 @@ export function initLora(config: ModelConfig, lora: LoraConfig): TensorMap {
   return tensors;
 }
 
-/** A and B of one matrix, or their gradients. */
+/** A and B of the adapters of one matrix, or the gradients of A and B. */
 interface LoraViews {
   /** [I, T] */ a: View;
   /** [R, J] */ b: View;
 }
 
-/** Adapters of every layer, or their gradients, or a moment. */
+/** A and B of the adapters of every layer, or their gradients, or an optimizer moment. */
 export class LoraWeights extends Arena {
   readonly layers: Partial<Record<LoraGroup, LoraViews>>[];
 
@@ -154,7 +158,7 @@ export function allocateLora(gpu: Gpu, model: ModelConfig, config: LoraConfig): 
   return { config, groups: new Map(loraGroups(model, config.targetModules).map((g) => [g.group, g])), weights };
 }
 
-/** Largest T and largest I among the adapted matrices. */
+/** Returns the largest T (columns of A) and the largest I (inputs) among the adapted matrices. */
 export function loraWidths(config: ModelConfig, { rank, targetModules }: LoraConfig): { T: number; I: number } {
   const groups = loraGroups(config, targetModules);
   return {

@@ -1,6 +1,6 @@
 /**
- * Muon (Jordan et al. 2024) for the matrices of the layers, each as in Hugging Face: q, k and v are three, although
- * they are one block here. Embeddings, head, norms and biases use AdamW, as usual.
+ * Muon (Jordan et al. 2024) for the matrices of the layers. Each Hugging Face matrix is updated separately: q, k and v
+ * are three matrices, although they are stored as one block. Embeddings, head, norms and biases use AdamW, as usual.
  */
 
 import type { View } from '../../gpu/device.ts';
@@ -41,7 +41,7 @@ export class MuonRule implements Rule {
     this.#others = weights.blocks.filter((block) => !isLayerMatrix(block));
     const arena = (blocks: Block[], label: string) => new Arena(gpu, placeBlocks(blocks, gpu.maxArenaBytes), label);
     this.#buffer = arena(this.#matrices, 'muon.momentum_buffer');
-    // All adapters are matrices, so AdamW has no parameters then.
+    // If adapters are trained, all parameters are matrices, and AdamW has none to update.
     this.#adam =
       this.#others.length > 0
         ? { m: arena(this.#others, 'adamw.exp_avg'), v: arena(this.#others, 'adamw.exp_avg_sq') }
@@ -79,7 +79,10 @@ export class MuonRule implements Rule {
     }
   }
 
-  /** Records g = the orthogonalized update of every matrix of the block, times the factor of its shape. */
+  /**
+   * Records g = the orthogonalised update of every matrix in the block, times a factor that depends on the matrix's
+   * shape.
+   */
   #orthogonalize({ parts, width }: Block, g: View): void {
     const { gpu } = this.#trained;
     const { x, y } = this.#scratch;
@@ -96,7 +99,7 @@ export class MuonRule implements Rule {
   }
 }
 
-/** True for a linear map, which blocks store transposed; false for tables of rows. */
+/** True for a linear layer's matrix, which blocks store transposed; false for tables of rows such as the embedding. */
 const isLayerMatrix = ({ parts }: Block): boolean => parts[0].shape.length === 2 && parts[0].transposed;
 
 /** Factor of the learning rate for a matrix of shape [out, in]. */

@@ -1,4 +1,4 @@
-/** Gradients, state and update of an optimizer, in place over the weight arena. Both engines use this class. */
+/** Gradients, state and update of an optimizer, in place on the weight arena. Both engines use this class. */
 
 import { InputError } from '../../errors.ts';
 import type { Gpu, View } from '../../gpu/device.ts';
@@ -12,7 +12,10 @@ import type { OptimizerSpec } from './spec.ts';
 
 const SOURCE = "The checkpoint's optimizer state";
 
-/** Key prefix that names the optimizer of a saved state. AdamW's state has none, because it was the first. */
+/**
+ * Prefix of the key that names the optimizer in a saved state. A state without such a key is AdamW's, which was the
+ * first optimizer here.
+ */
 const MARK = 'optimizer.';
 
 /**
@@ -20,7 +23,7 @@ const MARK = 'optimizer.';
  * not own them.
  */
 export class Optimizer<T extends Arena> {
-  /** Same layout as the weights; accumulates until `step`. */
+  /** Gradients in the same layout as the weights; they accumulate until `step`. */
   readonly grads: T;
   readonly #gpu: Gpu;
   readonly #weights: T;
@@ -47,7 +50,8 @@ export class Optimizer<T extends Arena> {
   }
 
   /**
-   * Clips by the global norm, updates the weights, clears the gradients. If the norm is not finite, no weight changes.
+   * Clips the gradient by its global norm, updates the weights, zeroes the gradients. If the norm is not finite, no
+   * weight changes.
    */
   async step({ gradClip: maxNorm, optimizer = this.#spec.name, ...options }: OptimizerOptions) {
     if (optimizer !== this.#spec.name)
@@ -81,8 +85,8 @@ export class Optimizer<T extends Arena> {
   }
 
   /**
-   * Restores the state. Throws InputError for the state of another optimizer or of other weights, or for an invalid
-   * one.
+   * Restores a saved state. Throws InputError if the state is invalid, or belongs to another optimizer or other
+   * weights.
    */
   importTensors(tensors: TensorMap): void {
     const { name } = this.#spec;

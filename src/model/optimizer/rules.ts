@@ -1,4 +1,7 @@
-/** State of each optimizer in addition to the gradients, and how it turns them into an update. */
+/**
+ * The update rules of the optimizers: each has its state in addition to the gradients, and turns gradients into an
+ * update.
+ */
 
 import type { View } from '../../gpu/device.ts';
 import { adamw } from '../../gpu/ops/adamw.ts';
@@ -7,7 +10,7 @@ import { MuonRule } from './muon.ts';
 import type { Rule, Trained } from './rule.ts';
 import type { OptimizerSpec } from './spec.ts';
 
-/** Creates the rule of an optimizer. */
+/** Creates the update rule of an optimizer. */
 export function makeRule(spec: OptimizerSpec, trained: Trained): Rule {
   if (spec.name === 'AdamW') return adamwRule(trained);
   if (spec.name === 'Muon') return new MuonRule(spec, trained);
@@ -16,7 +19,7 @@ export function makeRule(spec: OptimizerSpec, trained: Trained): Rule {
   return {
     states: new Map(),
     update: (_, { lr, weightDecay }) =>
-      // Weight decay is decoupled for SignSGD: if it were added to the gradient, as PyTorch's SGD does, the sign would hide it.
+      // SignSGD's weight decay is decoupled: if it were added to the gradient, as PyTorch's SGD does, the sign would hide it.
       wholeBuffers(trained, (views) =>
         sgd(trained.gpu, { ...views, lr, sign, ...(sign ? { decay: weightDecay } : { l2: weightDecay }) }),
       ),
@@ -49,7 +52,7 @@ function momentumRule({ momentum: mu, nesterov }: { momentum: number; nesterov: 
   };
 }
 
-/** Updates complete buffers with many tensors at a time. Padding between tensors is 0 and stays 0. */
+/** Updates each buffer as one array, with many tensors at a time. The padding between tensors is 0 and stays 0. */
 function wholeBuffers(
   { weights, grads, clip }: Trained,
   record: (views: { clip: View; w: View; g: View; n: number }, i: number) => void,

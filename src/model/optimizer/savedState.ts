@@ -5,12 +5,12 @@ import { expectFinite } from '../checkpoint/open.ts';
 import type { TensorMap } from '../engine.ts';
 
 /**
- * Returns the number of updates of a saved state. Throws InputError, whose message starts with `source`, for an invalid
+ * Returns the number of updates in a saved state. Throws InputError, whose message starts with `source`, for an invalid
  * state.
  */
 export function savedSteps(tensors: TensorMap, source: string): number {
   const step = tensors.get('step')?.data;
-  // Float32 counts exactly up to 2^24.
+  // Float32, in which the number is stored, counts exactly up to 2^24.
   if (step?.length !== 1 || !Number.isInteger(step[0]) || step[0] < 0 || step[0] > 2 ** 24) {
     const found = step ? `the "step" ${step.length === 1 ? step[0] : `of ${step.length} values`}` : 'no "step"';
     throw new InputError(

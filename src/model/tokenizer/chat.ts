@@ -16,33 +16,34 @@ import { isWritten, markerOf, WrittenRoles } from './lostText.ts';
 import { preTokenizerOf } from './preTokenizer.ts';
 import { ChatTemplates, PLAIN_TEMPLATE } from './template.ts';
 
-/** Same as in `src/tasks/task.ts`, which is a higher layer. */
+/** Same type as in `src/tasks/task.ts`, from which this lower layer cannot import. */
 interface ChatMessage {
   role: string;
   content: string;
-  /** Name of the call that a tool's message answers. */
+  /** Name of the tool whose output a tool message contains. */
   name?: string;
   tool_call_id?: string;
   tool_calls?: unknown;
 }
 
-/** Tool calls at the end of a sampled turn, for templates that need them to render outputs. */
+/** A sampled turn that ends with tool calls. Some templates need the calls to render the tools' outputs. */
 export interface CalledTurn {
   /** One call per tool message, in order. */
   calls: readonly { id: string; name: string }[];
   /** Token that ended the turn. Undefined if the turn was truncated. */
   end?: number;
-  /** Name of the control token that follows calls. */
+  /** Text of the control token that closes tool calls. */
   stopToken: string;
 }
 
 interface ChatOptions {
   /** Tool descriptions in the OpenAI function format, for templates that render them. */
   tools?: unknown[];
-  /** True to end with the header of an assistant turn, so that the model writes one. Default: true. */
+  /** True to end with the header of an assistant turn, after which the model writes its reply. Default: true. */
   addGenerationPrompt?: boolean;
   /**
-   * False if system and assistant messages are also untrusted text and must not contain control tokens. Default: true.
+   * True if system and assistant messages are written by the task's author and can contain control tokens. Default:
+   * true.
    */
   trusted?: boolean;
 }
@@ -50,7 +51,7 @@ interface ChatOptions {
 interface TokenizerOptions {
   /** End tokens in addition to the tokenizer's `eos_token`: `eosTokenIds` of the model's config. */
   eosTokenIds?: readonly number[] | undefined;
-  /** Additional variables of every conversation's template, e.g. Qwen3's enable_thinking. */
+  /** Additional variables that the template receives for every conversation, e.g. Qwen3's enable_thinking. */
   chatTemplateKwargs?: Json;
 }
 
@@ -58,44 +59,44 @@ type Json = Record<string, unknown>;
 
 /** Roles whose text is written by the task's author and can contain control tokens. All other text is untrusted. */
 const TRUSTED_ROLES = ['system', 'assistant'];
-/** Role names that templates use. Any other role name is also untrusted text. */
+/** Role names that templates know. Any other role name is also untrusted text. */
 const KNOWN_ROLES = ['system', 'assistant', 'user', 'tool', 'function', 'ipython'];
 
 /**
- * Total characters of cached encodings. An encoding takes a large part of a millisecond, for which the device usually
- * waits.
+ * Maximum number of characters in cached encodings. The cache saves time that the device would otherwise wait: a large
+ * part of a millisecond per encoding.
  */
 const KEPT_CHARACTERS = 4e6;
 
 /**
- * Maximum number of characters of all untrusted messages: more than 131,072 tokens of English. A longer text could block the
- * tokenizer for minutes.
+ * Maximum number of characters in all untrusted messages of a conversation: more than 131,072 tokens of English. A
+ * longer text could block the tokenizer for minutes.
  */
 const MAX_CHARACTERS = 2 ** 19;
 
 const QUESTION = { role: 'user', content: 'A question.' };
 
 /**
- * Tokenizer and chat template of a model, from tokenizer.json and tokenizer_config.json. Text of users and tools never
- * becomes a control token.
+ * Tokenizer and chat template of a model, from tokenizer.json and tokenizer_config.json. Names of control tokens in the
+ * text of users and tools are encoded as ordinary text.
  */
 export class ChatTokenizer {
   /**
-   * Ids that end an assistant turn, at most 4. The first is the one that is written: the chat template's if it is one
-   * of these, otherwise `eos_token`.
+   * Ids that end an assistant turn, at most 4. The first is the one that is written at the end of a turn: the chat
+   * template's if it is one of these ids, otherwise `eos_token`.
    */
   readonly eosTokenIds: number[];
-  /** Id of the pad token, or of the first end token if the file lacks one. */
+  /** Id of the pad token, or the first end token if tokenizer_config.json has no pad token. */
   readonly padTokenId: number;
-  /** V of the tokenizer: one more than the largest id. A model's embedding can have more rows. */
+  /** V of the tokenizer: one more than the largest token id. A model's embedding can have more rows. */
   readonly vocabSize: number;
   private readonly full: Tokenizer;
-  /** The same tokenizer without added tokens: nothing it encodes can become a control token. */
+  /** The same tokenizer without its added tokens, so that no text it encodes can become a control token. */
   private readonly plain: Tokenizer;
   private readonly templates: ChatTemplates;
   private readonly config: Json;
   private readonly control: ControlTokens;
-  /** True if the normalizer can turn other text into a control token's name. */
+  /** True if the tokenizer has a normalizer, which could turn other text into a control token's name. */
   private readonly normalizes: boolean;
   private readonly templateKwargs: Json;
   private readonly kept = new Map<string, Uint32Array>();
@@ -115,7 +116,8 @@ export class ChatTokenizer {
     const json: Json = { ...given, pre_tokenizer: preTokenizerOf(given['pre_tokenizer']) };
     try {
       const added = (json['added_tokens'] ?? []) as AddedToken[];
-      // The library's constructor and its encode keep references, so each receives its own copy.
+      // The library's constructor and its encode function keep references to their input, so each receives its own
+      // copy.
       this.full = new Tokenizer(structuredClone(json), this.config);
       this.control = new ControlTokens(added);
       this.plain = new Tokenizer(
@@ -135,7 +137,7 @@ export class ChatTokenizer {
     this.normalizes = Boolean(json['normalizer']);
     this.templates = new ChatTemplates(this.config['chat_template']);
     this.templates.check();
-    // Math.max(...ids) would have too many arguments for a real vocabulary.
+    // Uses reduce, because Math.max(...ids) would have too many arguments for a real vocabulary.
     this.vocabSize = 1 + [...this.full.get_vocab(true).values()].reduce((a, b) => Math.max(a, b), -1);
     const isNamed = Boolean(this.config['eos_token']) || eosTokenIds.length === 0;
     const own = isNamed ? [this.tokenId(tokenText(this.config, 'eos_token'), 'eos_token')] : [];
@@ -144,7 +146,10 @@ export class ChatTokenizer {
     this.padTokenId = pad === null ? this.eosTokenIds[0] : this.tokenId(pad, 'pad_token');
   }
 
-  /** Encodes a text in which names of control tokens mean the control tokens. Adds no tokens before or after. */
+  /**
+   * Encodes a text in which names of control tokens stand for the control tokens. Adds no special tokens at the start
+   * or end.
+   */
   encode(text: string): number[] {
     return idsOf(this.full, text);
   }
@@ -154,7 +159,7 @@ export class ChatTokenizer {
     return idsOf(this.plain, text);
   }
 
-  /** Decodes ids. Ids without a token (rows that only pad a model's embedding) decode to an empty text. */
+  /** Decodes ids. An id without a token (a row that only pads a model's embedding) decodes to an empty text. */
   decode(ids: Iterable<number>, options: { skipSpecialTokens?: boolean } = {}): string {
     const known = Array.from(ids).filter((id) => this.full.id_to_token(id) !== undefined);
     if (known.length === 0) return '';
@@ -165,7 +170,8 @@ export class ChatTokenizer {
   }
 
   /**
-   * Returns the conversation as the model's template writes it. To train or generate use `encodeChat`, which is safe.
+   * Returns the conversation as the model's template writes it. To train or generate, use `encodeChat` instead, which
+   * keeps untrusted text from becoming control tokens.
    * @param withTools true to use the template for tools, if the model has one; default: true if there are tools
    */
   applyChatTemplate(
@@ -192,13 +198,13 @@ export class ChatTokenizer {
 
   /**
    * Returns the tokens that follow an assistant turn which ended with its end token: the rest of that turn's closing (a
-   * newline, in ChatML), the tool messages, and the next assistant header. They are found as the difference to a dummy
-   * conversation, whose assistant message has `tool_calls` if `called` is given. Throws InputError if the template has
-   * no such end, or drops a message.
+   * newline, in ChatML), the tool messages, and the next assistant header. They are found by rendering a dummy
+   * conversation, whose assistant message has `tool_calls` if `called` is given. Throws InputError if the template does
+   * not write the end token, or drops a message.
    */
   encodeContinuation(toolMessages: ChatMessage[], called?: CalledTurn): Uint32Array {
     return this.once(JSON.stringify(['continuation', toolMessages, called]), () => {
-      // The model's calls are its own text, and not more trusted than the tool's output.
+      // Names and ids of calls are text that the model wrote, so they are as untrusted as the tool's output.
       const answers = toolMessages.map((message, i) => ({
         ...message,
         ...(called && { name: called.calls[i].name, tool_call_id: called.calls[i].id }),
@@ -209,7 +215,7 @@ export class ChatTokenizer {
     });
   }
 
-  /** True if a text contains the name of a control token, ignoring case. */
+  /** True if a text contains the name of a control token in upper or lower case. */
   namesControl(text: string): boolean {
     return this.control.occurIn(text);
   }
@@ -220,8 +226,8 @@ export class ChatTokenizer {
   }
 
   /**
-   * Returns cached tokens of the same key, or encodes them; the least recently used are dropped. Returns a copy, which
-   * the caller can transfer. A template that writes the date keeps the first one.
+   * Returns the cached tokens of a key, or encodes and caches them; the least recently used are dropped. Returns a
+   * copy, which the caller can transfer. If a template writes the current date, the cached date stays.
    */
   private once(key: string, encode: () => Uint32Array): Uint32Array {
     const known = this.kept.get(key);
@@ -243,8 +249,8 @@ export class ChatTokenizer {
   }
 
   /**
-   * True if the chat template writes the tools that it is given, and models learned to read them: the template of the shipped
-   * checkpoints writes tools that these never saw.
+   * True if the chat template writes the tools that it is given, and the model was trained with them in its prompt. The
+   * template of the shipped checkpoints writes tools, but these models have never seen any in a prompt.
    */
   get readsTools(): boolean {
     return (this.readsToolsOnce ??= this.templates.textOf(true) !== PLAIN_TEMPLATE && this.writesTools());
@@ -263,8 +269,8 @@ export class ChatTokenizer {
   }
 
   /**
-   * A warning if the chat template closes an assistant's turn with none of `eosTokenIds`, because samples may then not
-   * end there.
+   * Returns a warning if the chat template closes an assistant's turn with none of `eosTokenIds`, because samples then
+   * possibly do not end there.
    */
   get endNote(): string | undefined {
     const closing = this.closingToken(this.eosTokenIds);
@@ -274,8 +280,8 @@ export class ChatTokenizer {
   }
 
   /**
-   * Id with which the template closes an assistant's message. Undefined if no end token follows, null if the template
-   * cannot render it.
+   * Returns the id of the token with which the template closes an assistant's message. Undefined if no end token
+   * follows the message, null if the template cannot render it.
    */
   private closingToken(ends: readonly number[]): number | undefined | null {
     const reply = 'webgrpo-dummy-reply';
@@ -300,7 +306,7 @@ export class ChatTokenizer {
       withTools,
     );
     const rest = text.includes(reply) ? text.slice(text.indexOf(reply) + reply.length) : '';
-    // Templates like Llama 2's write a space before the end token, where the model sampled none.
+    // Templates like Llama 2's write a space before the end token, which the model did not sample.
     const closing = rest.startsWith(end) ? rest : rest.trimStart();
     if (closing.startsWith(end)) return closing.slice(end.length);
     throw new InputError(
@@ -310,8 +316,8 @@ export class ChatTokenizer {
   }
 
   /**
-   * Returns the text after the end token if the template writes the sampled one, otherwise the text from the stop token
-   * on.
+   * Returns the rendered text that follows the sampled turn. If the template writes the token that ended the turn,
+   * returns the text after it, otherwise the text from the stop token on.
    */
   private afterCalls(toolMessages: ChatMessage[], { calls, end, stopToken }: CalledTurn): string {
     const value = unusedText('webgrpo-dummy-value', [toolMessages, calls]);
@@ -336,7 +342,8 @@ export class ChatTokenizer {
 
   /**
    * Encodes rendered messages such that no untrusted text becomes a control token, neither on its own nor joined with a
-   * neighbouring text. Rendered only once if no untrusted text contains part of a name.
+   * neighbouring text. If no untrusted text contains a part of a control token's name, the messages are rendered only
+   * once.
    */
   private encodeRendered(
     messages: ChatMessage[],
@@ -360,8 +367,8 @@ export class ChatTokenizer {
   }
 
   /**
-   * A normalizer can create control tokens from other text. In that case only the names that are really in the text
-   * count.
+   * Encodes text that contains control tokens. A normalizer can create control tokens from other text; if it does, only
+   * names that are literally in the text become control tokens.
    */
   private encodeOpen(text: string): number[] {
     const ids = this.encode(text);
@@ -371,7 +378,10 @@ export class ChatTokenizer {
     return String(control) === String(named) ? ids : this.encodeParts(text);
   }
 
-  /** Splits at control tokens first and restores hidden texts afterwards, so that they stay ordinary text. */
+  /**
+   * Encodes a text in parts: splits it at control tokens first and restores hidden texts afterwards, so that the hidden
+   * texts stay ordinary text.
+   */
   private encodeParts(text: string, show = (part: string) => part): number[] {
     return this.control
       .split(text)
@@ -387,14 +397,15 @@ export class ChatTokenizer {
   }
 }
 
-/** Encodes a text and adds no tokens. Throws InputError if the text is too long for the tokenizer. */
+/** Encodes a text without adding special tokens. Throws InputError if the text is too long for the tokenizer. */
 function idsOf(tokenizer: Tokenizer, text: string): number[] {
   if (text === '') return [];
   if (text.length > 2 * MAX_CHARACTERS) throw tooLong(text.length);
   try {
     return tokenizer.encode(text, { add_special_tokens: false }).ids;
   } catch (error) {
-    // The library passes the pieces of a word as arguments, and a pattern stores every backtracking position.
+    // A text that is too long overflows the stack: the library passes the pieces of a word as arguments, and a pattern
+    // stores every backtracking position.
     throw error instanceof RangeError ? tooLong(text.length) : error;
   }
 }
@@ -411,13 +422,13 @@ function tooLong(length: number): TextTooLongError {
   );
 }
 
-/** Returns the text, extended until `beside` does not contain it. */
+/** Returns a text that `beside` does not contain: the given text, extended if needed. */
 function unusedText(text: string, beside: unknown): string {
   const all = JSON.stringify(beside);
   return all.includes(text) ? unusedText(`${text}-`, beside) : text;
 }
 
-/** Every text of a message that a template can write: its content, an unknown role, and similar fields. */
+/** Returns every text of a message that a template can write: its content, its role if unknown, and similar fields. */
 function textsOf(message: ChatMessage): string[] {
   const texts: string[] = [];
   inMessage(message, (text) => {
@@ -432,7 +443,10 @@ function inMessage(message: ChatMessage, change: (text: string) => string): Chat
   return { role: KNOWN_ROLES.includes(role) ? role : change(role), ...inTexts(rest, change) };
 }
 
-/** `bos_token` and similar tokens, which templates use; each is a string or an object with `content`. */
+/**
+ * Returns `bos_token` and similar tokens, which templates use. In tokenizer_config.json each is a string or an object
+ * with `content`.
+ */
 function specialTokenTexts(config: Json): Record<string, string> {
   const keys = ['bos_token', 'eos_token', 'pad_token', 'unk_token'].filter((key) => config[key]);
   return Object.fromEntries(keys.map((key) => [key, tokenText(config, key)]));
@@ -445,7 +459,7 @@ function tokenText(config: Json, key: string): string {
   throw new InputError(`tokenizer_config.json: "${key}" must name a token, but is ${shown(value)}.`);
 }
 
-/** JSON of the value, truncated to fit into an error message. */
+/** Converts a value to JSON, truncated to fit into an error message. */
 const shown = (value: unknown): string => (JSON.stringify(value) ?? 'absent').slice(0, 80);
 
 function asObject(value: unknown, file: string): Json {

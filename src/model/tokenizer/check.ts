@@ -1,6 +1,6 @@
 /**
- * Checks a tokenizer.json before a tokenizer is created. The library that reads it loops over every id, runs every
- * step, and replaces text as often as the file says.
+ * Checks a tokenizer.json before a tokenizer is created. The library that reads the file trusts its ids, steps and
+ * replacements, so a bad file could hang it or exhaust memory.
  */
 
 import type { Tokenizer } from '@huggingface/tokenizers';
@@ -9,24 +9,27 @@ import { checkPattern } from './pattern.ts';
 
 type Json = Record<string, unknown>;
 
-/** Larger than any vocabulary. */
+/** Maximum token id, larger than any vocabulary. */
 const MAX_ID = 2 ** 22;
-/** Maximum number of steps of a normalizer, pre-tokenizer or decoder, and their greatest nesting. */
+/** Maximum number of steps of a normalizer, pre-tokenizer or decoder, and maximum depth of nested steps. */
 const MAX_STEPS = 100;
 const MAX_DEPTH = 10;
-/** Largest factor by which the steps can lengthen a text. */
+/** Largest factor by which all steps together can lengthen a text. */
 const MAX_GROWTH = 100;
-/** Maximum number of added tokens; Gemma 3 has 6,414. Each is searched for in every text. */
+/** Maximum number of added tokens; Gemma 3 has 6,414. The tokenizer searches each of them in every text. */
 const MAX_ADDED = 20_000;
 const MAX_NAME = 200;
 
 const BEHAVIORS = ['Removed', 'Isolated', 'MergedWithPrevious', 'MergedWithNext', 'Contiguous'];
-/** Keys of the model and of steps that must be a text, or true or false; null and a missing key are the default. */
+/**
+ * Keys of the model and of steps whose value must be a text; below: true or false. A null or missing key has the
+ * library's default.
+ */
 const TEXTS = ['end_of_word_suffix', 'continuing_subword_prefix', 'unk_token'];
 const FLAGS = ['fuse_unk', 'byte_fallback', 'ignore_merges', 'invert', 'use_regex', 'add_prefix_space', 'split'];
 const MORE_FLAGS = ['individual_digits', 'lowercase', 'strip_accents', 'clean_text', 'handle_chinese_chars', 'cleanup'];
 
-/** Throws InputError for a file that would hang, use all memory or be misread. */
+/** Throws InputError for a tokenizer.json that would hang, use all memory or be misread. */
 export function checkTokenizer(json: Json): void {
   const model = objectOf(json['model'], 'model');
   checkType(model);
@@ -45,14 +48,17 @@ export function checkTokenizer(json: Json): void {
   for (const key of ['normalizer', 'pre_tokenizer', 'decoder']) checkSteps(json[key], key);
 }
 
-/** Old files have no type: a list of pieces is Unigram, and merges are BPE's. */
+/**
+ * Checks the type of the model. Old files have no type: a model with a list of pieces is Unigram, one with merges is
+ * BPE.
+ */
 function checkType({ type, vocab, merges }: Json): void {
   const isOld = type === undefined && (Array.isArray(vocab) || Array.isArray(merges));
   if (!isOld && !['BPE', 'Unigram', 'WordPiece'].includes(type as string))
     refuse('model.type', type, 'a name: BPE, Unigram or WordPiece');
 }
 
-/** Checks the types of the texts and flags of a model or of a step. */
+/** Checks that a model's or step's text keys are texts and its flags are true or false. */
 function checkTypes(part: Json, place: string): void {
   const check = (keys: readonly string[], type: string, allowed: string) => {
     const key = keys.find((one) => (part[one] ?? undefined) !== undefined && typeof part[one] !== type);
@@ -66,13 +72,13 @@ function checkTypes(part: Json, place: string): void {
     refuse(`${place}.max_input_chars_per_word`, longest, 'a positive whole number');
 }
 
-/** Letters, digits and marks, with blanks that patterns treat differently. */
+/** Test text with letters, digits and marks, and with white space that patterns treat differently. */
 const PROBE = 'The quick brown fox JUMPS over 12 lazy dogs,\n 3456789 in 0.5 h.  ab';
 const lettersOf = (text: string): string => text.replace(/[^A-Za-z0-9]/g, '').toLowerCase();
 
 /**
- * Throws InputError if the steps before the model drop letters or digits of a text: a split that removes what it does not
- * know, for example. The model would be trained on other texts than the task's.
+ * Throws InputError if normalizer or pre-tokenizer drop letters or digits of a text, for example by a split that removes unknown
+ * characters. The language model would then be trained on other texts than the task's.
  */
 export function checkKeepsText({ normalizer, pre_tokenizer }: Pick<Tokenizer, 'normalizer' | 'pre_tokenizer'>): void {
   const text = normalizer ? normalizer.normalize(PROBE) : PROBE;
@@ -116,7 +122,7 @@ function checkId(id: unknown, key: string): void {
     refuse(key, id, `whole numbers from 0 to ${MAX_ID - 1}`);
 }
 
-/** Checks the steps of one part, including nested ones. */
+/** Checks the steps of a normalizer, pre-tokenizer or decoder, including nested ones. */
 function checkSteps(part: unknown, key: string): void {
   let [steps, growth] = [0, 1];
   const visit = (step: unknown, depth: number): void => {
@@ -135,7 +141,8 @@ function checkSteps(part: unknown, key: string): void {
 }
 
 /**
- * Number of characters that one character can become in this step. Also checks the step's pattern, length and texts.
+ * Returns the maximum number of characters that one character can become in a step. Also checks the step's pattern,
+ * length and texts.
  */
 function growthOf(step: Json, key: string): number {
   const { pattern, content, length, prepend, replacement, str_rep, suffix, behavior } = step;
@@ -152,7 +159,7 @@ function growthOf(step: Json, key: string): number {
     const source = regex ?? text;
     if (typeof source !== 'string' || source === '') refuse(`${key}.pattern`, pattern, 'a text that is not empty');
     if (regex !== undefined) checkPattern(source);
-    // The library replaces "$&" and similar texts by the match, although the format does not.
+    // In a replacement, the library replaces "$&" and similar texts by the match, although the format does not say so.
     if (typeof content === 'string' && /\$[$&`'<\d]/.test(content))
       refuse(`${key}.content`, content, 'a text without "$"');
   }

@@ -1,6 +1,6 @@
 /**
- * Control tokens of a tokenizer, and how their names are kept out of untrusted texts: "<|im_end|>" in a user's or a
- * tool's text is data.
+ * Control tokens of a tokenizer. Keeps their names out of untrusted texts: "<|im_end|>" in the text of a user or tool
+ * is data.
  */
 
 import { InputError } from '../../errors.ts';
@@ -9,7 +9,7 @@ export interface AddedToken {
   id: number;
   content: string;
   special?: boolean;
-  /** True if the token includes the white space before or after it. */
+  /** True if the token includes the white space before or after its name in the text. */
   lstrip?: boolean;
   rstrip?: boolean;
 }
@@ -18,14 +18,14 @@ export interface AddedToken {
 export class ControlTokens {
   private readonly tokens: ReadonlyMap<string, AddedToken>;
   private readonly pattern: RegExp | null;
-  /** Matches the names in any case, because a template can change the case of a text. */
+  /** Matches the names of control tokens in upper and lower case, because a template can change the case of a text. */
   private readonly hostile: RegExp | null;
-  /** All names, each between two separators. */
+  /** All names in one text, each between two separators. */
   private readonly all: string;
   private readonly longest: number;
   private readonly ids: ReadonlySet<number>;
 
-  /** Runs of white space that are not special (Gemma, Phi) are ordinary text with a token for it. */
+  /** Added tokens that are runs of white space and not special (Gemma, Phi) are ordinary text, not control tokens. */
   constructor(added: readonly AddedToken[]) {
     const control = added.filter(
       ({ content, special }) => content !== '' && (special || !/^[\s\u2581]+$/u.test(content)),
@@ -43,7 +43,10 @@ export class ControlTokens {
     return text.search(this.hostile ?? NEVER) >= 0;
   }
 
-  /** True if a name could arise where the text meets the text of a template or another message. */
+  /**
+   * True if an end of the text could form a control token's name together with the text next to it (the template's or
+   * another message's).
+   */
   touch(text: string): boolean {
     return this.edges(text).length > 0;
   }
@@ -52,7 +55,7 @@ export class ControlTokens {
     return this.ids.has(id);
   }
 
-  /** Hides each name in the text, and the parts of names at its edges. */
+  /** Hides each control token's name in the text, and each part of a name at the text's ends. */
   hide(text: string, hidden: HiddenTexts): string {
     const inside = this.hostile ? text.replace(this.hostile, (name) => hidden.hide(name)) : text;
     return this.edges(inside).reduceRight(
@@ -61,14 +64,14 @@ export class ControlTokens {
     );
   }
 
-  /** Names of control tokens in a text, in order. */
+  /** Returns the names of control tokens in a text, in order. */
   namesIn(text: string): string[] {
     return this.split(text).flatMap((part) => (typeof part === 'string' ? [] : [part.content]));
   }
 
   /**
-   * Splits the text at names of control tokens and returns these as their tokens, with the white space that the token
-   * includes.
+   * Splits a text at names of control tokens, which are returned as tokens together with the white space that each
+   * token includes.
    */
   split(text: string): (AddedToken | string)[] {
     if (!this.pattern) return [text];
@@ -82,8 +85,8 @@ export class ControlTokens {
   }
 
   /**
-   * Ranges at the edges of a text that start with the end of a name, or end with the start of one, ignoring white
-   * space.
+   * Returns the ranges at the two ends of a text that could be part of a control token's name (its end at the start of
+   * the text, or its start at the end), ignoring white space.
    */
   private edges(text: string): [from: number, to: number][] {
     const from = text.length - text.trimStart().length;
@@ -107,24 +110,27 @@ export class ControlTokens {
   }
 }
 
-/** A character that no real name contains. */
+/** A character that no control token's name contains. */
 const SEPARATOR = '\u0000';
 /** Matches nothing. */
 const NEVER = /(?!)/;
 
-/** Private-use characters that stand for the digits 0 and 1 and for the end of a number. */
+/** Private-use characters in which the number of a hidden text is written: the digits 0 and 1, and an end mark. */
 type Marks = readonly [zero: string, one: string, end: string];
 
 /**
- * Texts removed from a conversation. Each is replaced by its number, in characters that template functions such as trim
- * do not change.
+ * Texts that were taken out of a conversation before it is rendered. A number replaces each of them, written in
+ * characters that template functions such as trim do not change.
  */
 export class HiddenTexts {
   private readonly marks: Marks;
   private readonly numbers = new Map<string, number>();
   private readonly texts: string[] = [];
 
-  /** @param around all text that can be next to a number. Throws InputError if it uses every private-use character. */
+  /**
+   * @param around all text next to which a number can be written. Throws InputError if it contains every private-use
+   * character.
+   */
   constructor(around: string) {
     this.marks = unusedMarks(around);
   }
@@ -139,7 +145,7 @@ export class HiddenTexts {
     return [...number.toString(2)].map((digit) => (digit === '0' ? zero : one)).join('') + end;
   }
 
-  /** Replaces the numbers by the hidden texts. */
+  /** Puts the hidden texts back in place of their numbers. */
   show(text: string): string {
     const [zero, one, end] = this.marks;
     return text.replace(new RegExp(`([${zero}${one}]+)${end}`, 'gu'), (whole, digits: string) => {
@@ -161,7 +167,7 @@ function unusedMarks(text: string): Marks {
   );
 }
 
-/** Longest name first, as the tokenizer itself prefers. */
+/** Sorts the longest name first, because the tokenizer itself prefers the longest match. */
 function anyOf(names: readonly string[], flags: string): RegExp | null {
   const sorted = [...names].sort((a, b) => b.length - a.length);
   if (sorted.length === 0) return null;
@@ -169,8 +175,8 @@ function anyOf(names: readonly string[], flags: string): RegExp | null {
 }
 
 /**
- * Removes control tokens so that none can result: neither as a complete entry (ignore_merges) nor as a piece of a
- * Unigram vocabulary.
+ * Removes control tokens from a tokenizer.json, so that no text is encoded as one: neither as a complete entry
+ * (ignore_merges) nor as a piece of a Unigram vocabulary.
  */
 export function withoutAddedTokens(
   json: Record<string, unknown>,
@@ -182,8 +188,8 @@ export function withoutAddedTokens(
   plain['post_processor'] = null;
   const names = new Set(control.map(({ content }) => content));
   if (Array.isArray(vocab)) {
-    // The list of a Unigram vocabulary must keep its length, because the index of a piece is its id. So the piece of a control token is
-    // renamed to a text that cannot occur.
+    // In a Unigram vocabulary the index of a piece is its id, so the list must keep its length. The piece of a control token is renamed to
+    // a text that cannot occur.
     for (const piece of vocab as [string, number][]) if (names.has(piece[0])) piece[0] = crypto.randomUUID();
   } else if (vocab) {
     for (const name of names) delete (vocab as Record<string, unknown>)[name];
@@ -191,7 +197,7 @@ export function withoutAddedTokens(
   return plain;
 }
 
-/** Returns the same value with each text in it changed. */
+/** Returns a copy of a JSON value in which `change` has been applied to each text. */
 export function inTexts<T>(value: T, change: (text: string) => string): T {
   if (typeof value === 'string') return change(value) as T;
   if (typeof value !== 'object' || value === null) return value;

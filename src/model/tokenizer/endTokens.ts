@@ -1,14 +1,14 @@
-/** Tokens that end an assistant's turn: the tokenizer's, and those of config.json and generation_config.json. */
+/** Tokens that end an assistant's turn: those of the tokenizer, config.json and generation_config.json. */
 
 import { InputError } from '../../errors.ts';
 
-/** Number of ids with which the sampling kernel compares. */
+/** Maximum number of end tokens, which is the number of ids that the sampling kernel compares. */
 const MAX_END_TOKENS = 4;
 
 /**
  * Returns each id once, starting with the one that the chat template closes a turn with. Throws InputError for more
- * than 4.
- * @param closingToken called only if there are several ids
+ * than 4 ids. @param closingToken returns the token with which the chat template closes a turn; called only if there
+ * are several ids
  */
 export function endTokens(
   all: readonly number[],
@@ -25,7 +25,10 @@ export function endTokens(
   return ids.sort((a, b) => Number(b === closing) - Number(a === closing));
 }
 
-/** Warning that the template closes a turn with `closing`, although a turn ends with one of `ends`. */
+/**
+ * Returns the warning that the template closes a turn with `closing`, although the model ends a turn with one of
+ * `ends`.
+ */
 export const endNote = (closing: string, ends: readonly string[]): string =>
   `the chat template closes an assistant's turn with ${closing}, but a turn ends by ${ends.join(', ')}; if samples run on to the ` +
   'longest response, name the template\'s token in "eos_token" of tokenizer_config.json or "eos_token_id" of generation_config.json';

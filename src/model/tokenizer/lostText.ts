@@ -1,6 +1,7 @@
 /**
- * Finds the parts that a chat template drops. A template without a branch for a role skips its messages without an
- * error. So markers are rendered instead of the texts, and searched for in the result.
+ * Finds messages that a chat template leaves out. A template without a branch for a role skips messages of that role
+ * without an error. Therefore marker texts are rendered in place of the messages' texts, and then searched for in the
+ * result.
  */
 
 import { InputError } from '../../errors.ts';
@@ -9,11 +10,11 @@ import { TemplateStopped } from './template.ts';
 interface TextMessage {
   role: string;
   content: string;
-  /** Calls as OpenAI's API writes them. */
+  /** Tool calls in the form of OpenAI's API. */
   tool_calls?: unknown;
 }
 
-/** Names of messages in sentences, by role. */
+/** How error messages name the messages of each role. */
 const NAMES: Readonly<Record<string, string>> = {
   system: 'system messages',
   user: 'user messages',
@@ -22,7 +23,7 @@ const NAMES: Readonly<Record<string, string>> = {
   tool_calls: 'tool calls',
 };
 
-/** Remedy at the end of every message about a template. */
+/** Advice at the end of every error message about a template. */
 export const OTHER_TEMPLATE =
   'Use a template that writes them: set model.customChatTemplate, or "chat_template" in tokenizer_config.json.';
 
@@ -35,7 +36,10 @@ export const isWritten = (text: string, marker: string): boolean => text.toLower
 /** Name of a role's messages in an error message. */
 export const namedRole = (role: string): string => NAMES[role] ?? `messages of the role ${JSON.stringify(role)}`;
 
-/** Roles of the messages whose text `render` leaves out, in order; `tool_calls` for a message whose calls it leaves out. */
+/**
+ * Returns the roles of the messages whose text `render` leaves out, in order; `tool_calls` for a message whose calls it
+ * leaves out.
+ */
 export function lostRoles<M extends TextMessage>(messages: readonly M[], render: (messages: M[]) => string): string[] {
   const marked = ({ tool_calls: calls, ...message }: M, i: number) =>
     Array.isArray(calls)
@@ -46,20 +50,20 @@ export function lostRoles<M extends TextMessage>(messages: readonly M[], render:
   return messages.flatMap((message, i) => (isWritten(text, markerOf(i)) ? [] : [nameOf(message)]));
 }
 
-/** The call under another name. */
+/** Returns a tool call with another function name. */
 function namedCall(call: unknown, name: string): unknown {
   const { function: called, ...rest } = call as { function?: object };
   return { ...rest, function: { ...called, name } };
 }
 
-/** Checks that a template writes the messages after a sampled turn, once for each sequence of roles. */
+/** Checks that a template writes the messages that follow a sampled turn; each sequence of roles is checked once. */
 export class WrittenRoles {
   readonly #known = new Set<string>();
 
   /**
-   * Throws InputError if the template refuses or drops one of the messages. A sample that continues without them would
-   * look as if the model had read them.
-   * @param hasCalls true if `render` writes calls before the messages
+   * Throws InputError if the template refuses or drops one of the messages. Otherwise a sample would continue without
+   * these messages, and its transcript would look as if the model had read them. @param hasCalls true if `render`
+   * writes tool calls before the messages
    */
   expect<M extends TextMessage>(messages: readonly M[], render: (messages: M[]) => string, hasCalls: boolean): void {
     const kind = JSON.stringify([messages.map(({ role }) => role), hasCalls]);

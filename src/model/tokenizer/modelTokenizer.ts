@@ -1,9 +1,9 @@
-/** Creates the tokenizer of a checkpoint, with the end tokens of all its files. */
+/** Creates the tokenizer of a checkpoint. Its end tokens are those of all files of the checkpoint. */
 
 import type { ModelConfig } from '../config.ts';
 import { ChatTokenizer } from './chat.ts';
 
-/** Source of a tokenizer: a checkpoint, or the spec of an engine. */
+/** Data from which a tokenizer is created: a checkpoint, or the description of an engine. */
 interface TokenizerSource {
   config: Pick<ModelConfig, 'eosTokenIds'>;
   tokenizerJson: unknown;
@@ -11,8 +11,8 @@ interface TokenizerSource {
 }
 
 /**
- * Returns the model's tokenizer. Its turns end with the tokens of config.json, generation_config.json and `eos_token`.
- * Throws InputError.
+ * Returns the model's tokenizer. A turn ends with any of the end tokens in config.json, generation_config.json and
+ * `eos_token`. Throws InputError.
  */
 export const modelTokenizer = (
   { config: { eosTokenIds }, tokenizerJson, tokenizerConfigJson }: TokenizerSource,

@@ -1,17 +1,17 @@
 /**
- * Checks regular expressions of an untrusted tokenizer.json or a config. A pattern that backtracks forever cannot be
- * interrupted, so patterns that could are refused before use. A pattern passes if its repeated parts can be read in one
- * way only, at most two parts of a path repeat without bound, and its other choices result in few ways. The patterns of
- * known tokenizers pass.
+ * Checks regular expressions of an untrusted tokenizer.json or a config. Matching cannot be interrupted, so a pattern
+ * that could backtrack forever is refused before use. A pattern passes if its repeated parts match a text in one way
+ * only, at most two parts in a row repeat without bound, and its other choices can be combined in few ways. The
+ * patterns of known tokenizers pass.
  */
 
 import { InputError } from '../../errors.ts';
 
-/** One way through an alternation: items that follow one another, each with its repeats. */
+/** One alternative of a pattern: items that follow one another, each with its number of repeats. */
 type Path = Item[];
 
 interface Item {
-  /** Text of the character or class; undefined for a group. */
+  /** Source text of the character or class; undefined for a group. */
   text?: string;
   group?: Path[];
   min: number;
@@ -20,15 +20,18 @@ interface Item {
 
 const MAX_LENGTH = 20_000;
 const MAX_DEPTH = 50;
-/** Maximum number of parts of a path that repeat without bound. The time grows with the text's length to the power of this plus one. */
+/**
+ * Maximum number of parts of an alternative that repeat without bound. The matching time grows with the text's length
+ * to the power of this number plus one.
+ */
 const MAX_UNBOUNDED = 2;
-/** Maximum number of ways through a path by its alternatives and bounded repeats, each of which can be tried. */
+/** Maximum number of combinations of alternatives and bounded repeats, each of which the matcher can try. */
 const MAX_WAYS = 64;
 
 /**
  * Throws InputError with the pattern if matching it could take forever.
- * @param place where the pattern is, as the start of the sentence
- * @param remedy what to do, as its end
+ * @param place where the pattern is; the error starts with it
+ * @param remedy what to do; the error ends with it
  */
 export function checkPattern(
   pattern: string,
@@ -53,8 +56,8 @@ const repeatsAmbiguously = (path: Path): boolean =>
   path.some(({ group, max }) => group && ((max > 1 && !isUnambiguous(group)) || group.some(repeatsAmbiguously)));
 
 /**
- * True if no text can be read in two ways by repeating these: all have one fixed length, or literal characters
- * distinguish them.
+ * True if repeating these alternatives matches every text in one way only: they start with different literal
+ * characters, and each has a fixed length, apart from optional characters as in `\r?\n`.
  */
 function isUnambiguous(paths: Path[]): boolean {
   const firsts = paths.map(([item]) => literalOf(item));
@@ -73,21 +76,21 @@ function isOption(item: Item, next: Item | undefined): boolean {
 
 const optional = (item: Item): string | undefined => literalOf({ ...item, min: 1 });
 
-/** The only character that can be here; undefined if several can. */
+/** Returns the only character that can be at this place; undefined if several can. */
 function literalOf(item: Item | undefined): string | undefined {
   const { text, min = 0 } = item ?? {};
   return text !== undefined && min > 0 && /^([^.[^$\\]|\\[rnt\\.*+?()[\]{}|/^$-])$/su.test(text) ? text : undefined;
 }
 
-/** Unbounded repeats on the path with the most. */
+/** Returns the number of unbounded repeats in the alternative that has most of them. */
 function unboundedIn(paths: Path[]): number {
   const ofItem = ({ group, max }: Item) => (max === Infinity ? 1 : 0) + (group ? unboundedIn(group) : 0);
   return Math.max(0, ...paths.map((path) => path.reduce((sum, item) => sum + ofItem(item), 0)));
 }
 
 /**
- * Counts only bounded repeats and alternatives; unbounded repeats are counted separately, and literal characters
- * distinguish what they repeat.
+ * Returns the number of ways through an alternative by its choices and bounded repeats. Unbounded repeats are counted
+ * separately.
  */
 const waysThrough = (path: Path): number =>
   path.reduce((ways, { group, min, max }) => {
@@ -95,7 +98,7 @@ const waysThrough = (path: Path): number =>
     return ways * (ofGroup + (max === Infinity ? 0 : max - Math.max(min, 1)) + (min === 0 ? 1 : 0));
   }, 1);
 
-/** Parses only the structure. The compiler refuses an invalid pattern. */
+/** Parses only the structure of a pattern. The regular expression compiler refuses an invalid pattern later. */
 class PatternParser {
   private at = 0;
   private readonly source: string;
@@ -104,7 +107,7 @@ class PatternParser {
     this.source = source;
   }
 
-  /** Returns undefined if it is nested too deep. */
+  /** Returns undefined if the pattern is nested too deep. */
   parse(depth = 0): Path[] | undefined {
     if (depth > MAX_DEPTH) return undefined;
     const paths: Path[] = [[]];
@@ -130,7 +133,7 @@ class PatternParser {
     return group && { group };
   }
 
-  /** One character, escape or class. */
+  /** Parses one character, escape or class. */
   private character(): string {
     const from = this.at;
     if (this.source[from] === '\\') this.at += /^\\([pPxu]\{[^}]*\}|[\s\S]|$)/u.exec(this.rest(100))![0].length;
@@ -139,7 +142,7 @@ class PatternParser {
     return this.source.slice(from, this.at);
   }
 
-  /** Skips a class. Classes can be nested; "]" right after the start is a character. */
+  /** Skips a character class. Classes can be nested; a "]" right after the start is a character. */
   private skipClass(): void {
     let open = 0;
     do {
@@ -153,7 +156,7 @@ class PatternParser {
     } while (open > 0 && this.at < this.source.length);
   }
 
-  /** Repeats of the previous item; several quantifiers in a row multiply. */
+  /** Parses the quantifiers of the previous item; the numbers of several quantifiers in a row are multiplied. */
   private times(): { min: number; max: number } {
     let [min, max] = [1, 1];
     for (let first = true; ; first = false) {
@@ -161,7 +164,8 @@ class PatternParser {
       if (!found || (found[1] === undefined && found[2] + found[4] === '')) return { min, max };
       this.at += found[0].length;
       const [, sign, least, comma, most] = found;
-      // A "?" or "+" after another quantifier makes it lazy or possessive; JavaScript reads the latter as nested.
+      // A "?" or "+" after another quantifier makes it lazy or possessive. JavaScript instead reads the possessive "+"
+      // as a second, nested repeat.
       if (!first && sign === '?') continue;
       if (sign === undefined) {
         min *= Number(least);

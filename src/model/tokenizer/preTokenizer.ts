@@ -1,22 +1,23 @@
 /**
- * Adapts the pre-tokenizer of a tokenizer.json to the library in JavaScript. It reads some steps differently from the library in Rust, with
- * which models are trained: numbers, words and punctuation beyond ASCII. Such steps are replaced by splits with patterns.
+ * Adapts the pre-tokenizer of a tokenizer.json to the tokenizers library in JavaScript. For numbers, words and punctuation beyond ASCII,
+ * some of its steps differ from those of the library in Rust, with which models are trained. Such steps are replaced by splits with regular
+ * expressions.
  */
 
 import { InputError } from '../../errors.ts';
 
 type Json = Record<string, unknown>;
 
-/** Rust's char::is_whitespace; JavaScript's \s has U+FEFF and lacks U+0085. */
+/** White space as in Rust's char::is_whitespace; JavaScript's \s has U+FEFF and lacks U+0085. */
 const SPACE = '\\p{White_Space}';
 const WORD = '\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\u200c\\u200d';
 const PUNCTUATION = '[\\p{P}\\u0021-\\u002F\\u003A-\\u0040\\u005B-\\u0060\\u007B-\\u007E]';
-/** GPT-2's pattern, which the step ByteLevel uses. */
+/** GPT-2's regular expression, which the step ByteLevel uses. */
 const BYTE_LEVEL = ` ?\\p{L}+| ?\\p{N}+| ?[^${SPACE}\\p{L}\\p{N}]+|${SPACE}+(?!\\P{White_Space})|${SPACE}+`;
 
 /**
- * Returns the steps, with those that the two libraries read differently replaced by steps that both read alike. Throws InputError for a
- * split that cannot be replaced.
+ * Returns the steps of a pre-tokenizer, with those that the two libraries apply differently replaced by steps that both
+ * apply alike. Throws InputError for a split that cannot be replaced.
  */
 export function preTokenizerOf(step: unknown): unknown {
   if (typeof step !== 'object' || step === null) return step;
@@ -50,7 +51,7 @@ const sequence = (...pretokenizers: object[]) => ({ type: 'Sequence', pretokeniz
 
 const split = (Regex: string) => ({ type: 'Split', pattern: { Regex }, behavior: 'Isolated', invert: false });
 
-/** Returns a split by a character class or a text. `behavior` says what happens to the separators. */
+/** Returns a step that splits at a character class or a text. `behavior` says what happens to the separators. */
 function splitBy(one: string, behavior: unknown): object {
   const other = `(?:(?!${one})[\\s\\S])`;
   switch (behavior) {
@@ -67,7 +68,10 @@ function splitBy(one: string, behavior: unknown): object {
   }
 }
 
-/** Metaspace also splits at the start of each word, unless `split` is false. Old files have `add_prefix_space` instead of the scheme. */
+/**
+ * The step Metaspace also splits at the start of each word, unless `split` is false. Old files have `add_prefix_space`
+ * instead of `prepend_scheme`.
+ */
 function metaspace(own: Json): object {
   const scheme = own['prepend_scheme'] ?? (own['add_prefix_space'] === false ? 'never' : 'always');
   const step = { ...own, type: 'Metaspace', prepend_scheme: scheme };
@@ -76,7 +80,7 @@ function metaspace(own: Json): object {
   return sequence(step, splitBy(escaped(replacement), 'MergedWithNext'));
 }
 
-/** One character, escape or class. */
+/** Matches a pattern of one character, one escape or one class. */
 const ONE = /^(?:[^\\[\](){}|*+?.^$]|\\[pP]\{[^{}]*\}|\\[^pP]|\[(?:[^\\[\]]|\\.)*\])$/su;
 
 function knownSplit(own: Json): object {
@@ -85,7 +89,7 @@ function knownSplit(own: Json): object {
   const pattern = typeof regex === 'string' ? withRustSpace(regex) : escaped(String(text));
   const [behavior, isInverted] = [own['behavior'] ?? 'Isolated', own['invert'] === true];
   if (behavior === 'Removed') return { ...split(pattern), behavior, invert: isInverted };
-  if (behavior === 'Isolated') return split(pattern); // inverted too: the same pieces
+  if (behavior === 'Isolated') return split(pattern); // an inverted split results in the same pieces
   if (!isInverted && (typeof regex !== 'string' || ONE.test(pattern))) return splitBy(pattern, behavior);
   throw new InputError(
     `tokenizer.json: "pre_tokenizer" splits by ${JSON.stringify(regex ?? text).slice(0, 80)} with behavior ${JSON.stringify(behavior)}` +
@@ -93,7 +97,7 @@ function knownSplit(own: Json): object {
   );
 }
 
-/** \s and \S as Rust reads them. */
+/** Replaces \s and \S by classes with Rust's white space. */
 const withRustSpace = (pattern: string): string =>
   pattern.replace(/\\([\s\S])/gu, (whole, c: string) => (c === 's' ? SPACE : c === 'S' ? '\\P{White_Space}' : whole));
 

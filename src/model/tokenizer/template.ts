@@ -1,20 +1,23 @@
 /**
- * A chat template (Jinja) with limits. It is untrusted, so it stops after a number of steps and characters, and its
- * errors are InputErrors.
+ * A chat template (Jinja) with limits. A template is untrusted, so rendering stops after a maximum number of steps and
+ * characters, and errors are InputErrors.
  */
 
 import { Environment, Interpreter, Template } from '@huggingface/jinja';
 import { InputError } from '../../errors.ts';
 
-/** Maximum number of steps; a conversation of a thousand messages takes about 50,000. */
+/** Maximum number of steps in a rendering; a conversation of a thousand messages takes about 50,000. */
 const MAX_STEPS = 3e5;
-/** Steps that each iteration of a loop costs, because it creates a scope. */
+/** Number of steps that each iteration of a loop counts, because it creates a scope. */
 const TURN_STEPS = 3;
 const MAX_CHARACTERS = 2e7;
 const MAX_RANGE = 1e4;
-/** Longer than any model's template; the time to parse one grows with the square of its length. */
+/**
+ * Maximum number of characters in a template, more than any model's has. The time to parse one grows with the square of
+ * its length.
+ */
 const MAX_SOURCE = 1e5;
-/** Expressions that copy a complete value, at full cost. A look-up costs LOOK_UP of that. */
+/** Expressions that copy a value: every character of the result counts. In a look-up it counts only LOOK_UP. */
 const MAKERS = [
   'FilterExpression',
   'CallExpression',
@@ -25,7 +28,7 @@ const MAKERS = [
 ];
 const LOOK_UP = 1 / 16;
 
-/** Globals of every template: those of the library's own `Template.render`, with a limit on `range`. */
+/** Global names in every template: those of the library's own `Template.render`, with a limit on `range`. */
 const GLOBALS = {
   true: true,
   false: false,
@@ -42,9 +45,9 @@ const GLOBALS = {
 
 type Value = ReturnType<Interpreter['evaluate']>;
 
-/** Error of a template that raises or does not end; `reason` is in the template's own words. */
+/** Error of a template that raises an error or does not end; `reason` is the template's own message. */
 export class TemplateStopped extends InputError {
-  /** Reason as the end of a sentence, with its full stop. */
+  /** Reason, with a full stop, as the end of an error message. */
   readonly reason: string;
   constructor(words: string) {
     const reason = /[!?]$/.test(words) ? words : `${words}.`;
@@ -58,8 +61,8 @@ export class ChatTemplate {
   private readonly program: Template['parsed'];
 
   /**
-   * Parses a template. Line ends are read as in Jinja2: \r\n and \r of the source are \n. Throws InputError if the text
-   * is not a template.
+   * Parses a template. Line ends are read as in Jinja2: \r\n and \r in the source count as \n. Throws InputError if the
+   * text is not a valid template.
    */
   constructor(text: string) {
     if (text.length > MAX_SOURCE) {
@@ -72,7 +75,7 @@ export class ChatTemplate {
     }
   }
 
-  /** Renders the template. Throws TemplateStopped if it raises, or if it does not end. */
+  /** Renders the template. Throws TemplateStopped if the template raises an error or does not end. */
   render(variables: Record<string, unknown>): string {
     try {
       const environment = new Environment();
@@ -86,8 +89,8 @@ export class ChatTemplate {
 
 /**
  * Template of the tokenizers that this project trains: ChatML without newlines between turns, and tool output in separate tags without a
- * header: a tool turn with a two-digit result costs six tokens including the assistant header. Tool schemas are rendered if given, which
- * takes rollout.multiTurn.toolSchemasInPrompt: true, because the models learn their tools from demonstrations.
+ * header, so that a tool turn with a two-digit result costs six tokens including the assistant header. Tool schemas are rendered only with
+ * rollout.multiTurn.toolSchemasInPrompt: true, because these models learn their tools from demonstrations.
  */
 export const PLAIN_TEMPLATE =
   "{%- if tools %}{{- '<|im_start|>system\\n' }}{%- for tool in tools %}{{- tool | tojson }}{{- '\\n' }}" +
@@ -98,7 +101,7 @@ export const PLAIN_TEMPLATE =
   '{%- endfor %}' +
   "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
 
-/** Templates of a tokenizer_config.json: one text, or several by name. */
+/** The chat templates in a tokenizer_config.json: one text, or several by name. */
 export class ChatTemplates {
   private readonly texts = new Map<string, string>();
   private readonly read = new Map<string, ChatTemplate>();
@@ -109,20 +112,20 @@ export class ChatTemplates {
       if (typeof entry?.template === 'string') this.texts.set(entry.name, entry.template);
   }
 
-  /** Throws InputError if the default template is not one. */
+  /** Throws InputError if the default template is invalid. */
   check(): void {
     if (this.texts.has('default')) this.named('default');
   }
 
   /**
-   * Returns the template for a prompt, chosen like transformers does: `tool_use` if there are tools, otherwise
-   * `default`. Throws InputError.
+   * Returns the template for a prompt. As in transformers, that is `tool_use` if there are tools and a template of that
+   * name, otherwise `default`. Throws InputError.
    */
   of(tools: boolean): ChatTemplate {
     return this.named(this.nameOf(tools));
   }
 
-  /** Source of that template; undefined if it is missing. */
+  /** Returns the source text of that template; undefined if it is missing. */
   textOf(tools: boolean): string | undefined {
     return this.texts.get(this.nameOf(tools));
   }
@@ -164,17 +167,20 @@ class BoundedInterpreter extends Interpreter {
     return result;
   }
 
-  /** Charges steps by the value's size if the library processes it in one step, without evaluating statements. */
+  /**
+   * Counts steps and characters by a value's size if the library processes the value in one step, without evaluating
+   * statements.
+   */
   private charge(statement: { type: string }, result: Value): void {
     const share = MAKERS.includes(statement.type) ? 1 : LOOK_UP;
     if (typeof result.value === 'string') this.characters += share * result.value.length;
     else if (share === 1) this.characters += this.sizeOf(result);
     if (!Array.isArray(result.value)) return;
-    // An iterable counts by its length, because a loop with an empty body evaluates nothing else.
+    // The list of a loop also counts by its length, because a loop with an empty body evaluates no statement.
     this.steps += (this.iterables.has(statement) ? TURN_STEPS : share) * result.value.length;
   }
 
-  /** Number of characters and elements in a value, counted as often as they occur. */
+  /** Returns the number of characters and elements in a value. A part that occurs several times counts each time. */
   private sizeOf(value: Value): number {
     const known = this.sizes.get(value);
     if (known !== undefined) return known;
@@ -196,12 +202,15 @@ function isLoop(statement: unknown): statement is Loop {
   return (statement as Loop | undefined)?.type === 'For';
 }
 
-/** A loop with a condition has its list one level deeper. */
+/**
+ * Returns the expression whose list a loop iterates over. In a loop with a condition that expression is one level
+ * deeper.
+ */
 function iterableOf({ iterable }: Loop): object {
   return iterable.type === 'SelectExpression' && iterable.lhs ? iterable.lhs : iterable;
 }
 
-/** Python's range(), limited to MAX_RANGE numbers. */
+/** Like Python's range(), but with at most MAX_RANGE numbers. */
 function boundedRange(start: number, stop?: number, step = 1): number[] {
   const [first, end] = typeof stop === 'number' ? [start, stop] : [0, start];
   const count = Math.max(0, Math.ceil((end - first) / step));

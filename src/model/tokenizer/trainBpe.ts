@@ -1,5 +1,6 @@
 /**
- * Trains a byte-level BPE tokenizer and writes it as a Hugging Face `tokenizer.json`, deterministic for one corpus.
+ * Trains a byte-level BPE tokenizer and writes it as a Hugging Face `tokenizer.json`. The same corpus always results in
+ * the same file.
  *
  * Made for short sequences over a small vocabulary. Frequent pre-tokens become whole entries (reachable through
  * `ignore_merges`, as in Llama 3), so that a word, or all of `{"name":"calculator","arguments":{"expression":"`, costs
@@ -10,22 +11,25 @@
 import { InputError } from '../../errors.ts';
 
 /**
- * A digit | a word with its leading space and a newline after it ("assistant\n") | a run that starts with a symbol and
- * continues up to a space or digit (JSON boilerplate) | white space. Classes are written out, because \s and \d mean
- * different characters in Oniguruma and JavaScript.
+ * The pre-tokens: a digit | a word with its leading space and a newline after it ("assistant\n") | a run that starts
+ * with a symbol and continues up to a space or digit (JSON boilerplate) | white space. Classes are written out, because
+ * \s and \d mean different characters in Oniguruma and JavaScript.
  */
 const PRE_TOKEN = '[0-9]| ?\\p{L}+\\n?| ?[^ \\t\\r\\n0-9\\p{L}][^ \\t\\r\\n0-9]*|[ \\t\\r\\n]+';
 
 interface SpecialToken {
   content: string;
-  /** True if decoding with skipSpecialTokens omits it. False for tool-call tags, because the parser reads them. */
+  /**
+   * True if decoding with skipSpecialTokens omits the token. False for tool-call tags, because the tool parser reads
+   * them.
+   */
   special: boolean;
 }
 
 export interface BpeOptions {
-  /** Number of all entries: 256 bytes, special tokens, whole words, merges. */
+  /** Number of all vocabulary entries: 256 bytes, special tokens, whole words, merges. */
   vocabSize: number;
-  /** Maximum number of entries that are whole pre-tokens; 0 = plain BPE. */
+  /** Maximum number of vocabulary entries that are complete pre-tokens; 0 = plain BPE. */
   maxWords: number;
   specialTokens: SpecialToken[];
 }
@@ -35,7 +39,10 @@ interface Word {
   count: number;
 }
 
-/** Returns the `tokenizer.json`, to be written with JSON.stringify. Throws InputError if the entries do not fit. */
+/**
+ * Returns the `tokenizer.json`, to be written with JSON.stringify. Throws InputError if `vocabSize` is too small for
+ * bytes and special tokens.
+ */
 export function trainBpe(texts: Iterable<string>, options: BpeOptions): Record<string, unknown> {
   const work = train(texts, options);
   for (;;) {
@@ -78,7 +85,7 @@ function* train(texts: Iterable<string>, options: BpeOptions): Generator<void, R
   return tokenizerJson([...specials, ...known], merges, options.specialTokens);
 }
 
-/** Counts pre-tokens in byte characters. Special tokens are split off first, as the tokenizer will do. */
+/** Counts pre-tokens, written in byte characters. Special tokens are split off first, as the tokenizer will do. */
 function* countPreTokens(
   texts: Iterable<string>,
   alphabet: string[],
@@ -99,7 +106,8 @@ function* countPreTokens(
 }
 
 /**
- * Pre-tokens that save most tokens as single entries, among those that occur at least twice; ties in code-point order.
+ * Returns the pre-tokens that occur at least twice and save most tokens as single vocabulary entries; ties in
+ * code-point order.
  */
 function mostUseful(counts: Map<string, number>, limit: number): string[] {
   const saving = ([token, count]: [string, number]) => count * ([...token].length - 1);
@@ -110,7 +118,7 @@ function mostUseful(counts: Map<string, number>, limit: number): string[] {
     .map(([token]) => token);
 }
 
-/** Adds one entry per merge to `known` until it has `limit` entries, or no pair occurs twice. */
+/** Adds one vocabulary entry per merge to `known`, until `known` has `limit` entries or no pair occurs twice. */
 function* learnMerges(
   counts: [string, number][],
   known: Set<string>,
@@ -133,7 +141,7 @@ function mostFrequentPair(words: Word[]): [string, string] | null {
   const counts = new Map<string, number>();
   for (const { symbols, count } of words) {
     for (let i = 1; i < symbols.length; i++) {
-      // A byte character is never a space, so a space can separate the two.
+      // A byte character is never a space, so a space can separate the two symbols of a pair.
       const pair = `${symbols[i - 1]} ${symbols[i]}`;
       counts.set(pair, (counts.get(pair) ?? 0) + count);
     }
@@ -155,7 +163,7 @@ function mergePair(word: Word, [left, right]: [string, string]): void {
   }
 }
 
-/** Printable character for each byte, as in GPT-2. */
+/** Returns the printable character that stands for each byte, as in GPT-2. */
 export function byteAlphabet(): string[] {
   const printable = (b: number) => (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
   let next = 256;

@@ -1,6 +1,6 @@
 /**
- * Bytes of each token, for stop strings and constrained decoding. Read from tokenizer.json for the first request that
- * needs it. Plain data, so that it can be sent to a worker.
+ * Bytes of each token, for stop strings and constrained decoding. They are read from tokenizer.json at the first
+ * request that needs them. The result is plain data, so that it can be sent to a worker.
  */
 
 import { byteAlphabet } from './trainBpe.ts';
@@ -9,7 +9,7 @@ import { InputError } from '../../errors.ts';
 export interface Vocabulary {
   bytes: Uint8Array;
   /**
-   * [V + 1] token t is bytes starts[t] .. starts[t + 1] - 1; special tokens (such as the end of turn) have no bytes.
+   * [V + 1] token t has bytes starts[t] .. starts[t + 1] - 1; special tokens (such as the end of turn) have no bytes.
    */
   starts: Uint32Array;
 }
@@ -26,8 +26,8 @@ export function tokenBytes({ bytes, starts }: Vocabulary, token: number): Uint8A
 }
 
 /**
- * Reads a vocabulary. Throws InputError for a tokenizer whose tokens are neither byte-level (GPT-2) nor with byte
- * fallback (SentencePiece).
+ * Reads the bytes of all tokens. Throws InputError for a tokenizer whose tokens are neither byte-level (GPT-2) nor with
+ * byte fallback (SentencePiece).
  */
 export function vocabularyOf(tokenizerJson: unknown): Vocabulary {
   const json = tokenizerJson as TokenizerJson;
@@ -40,7 +40,10 @@ export function vocabularyOf(tokenizerJson: unknown): Vocabulary {
   return joined(tokens);
 }
 
-/** BPE and WordPiece map texts to ids; Unigram lists [text, score] in the order of ids. */
+/**
+ * The vocabulary of BPE and WordPiece maps texts to ids; that of Unigram is a list of [text, score] in the order of
+ * ids.
+ */
 function entries(vocab: unknown): [string, number][] {
   if (Array.isArray(vocab)) return (vocab as [string, number][]).map(([text], id) => [text, id]);
   return Object.entries((vocab ?? {}) as Record<string, number>);
@@ -57,8 +60,8 @@ function readerOf({ decoder }: TokenizerJson): (text: string) => Uint8Array {
 }
 
 /**
- * Decodes byte-level text: a character stands for a byte. Other characters, which a few vocabularies contain, stand for
- * themselves.
+ * Decodes a byte-level token: each character stands for a byte. Other characters, which a few vocabularies contain,
+ * stand for themselves.
  */
 function byteLevel(): (text: string) => Uint8Array {
   const byteOf = new Map(byteAlphabet().map((character, byte) => [character, byte]));
@@ -69,7 +72,7 @@ function byteLevel(): (text: string) => Uint8Array {
   };
 }
 
-/** Decodes SentencePiece text: "<0x0A>" is a byte, U+2581 a space. */
+/** Decodes a SentencePiece token: "<0x0A>" is a byte, U+2581 a space. */
 function sentencePiece(text: string): Uint8Array {
   const byte = /^<0x([0-9A-F]{2})>$/.exec(text);
   return byte ? Uint8Array.of(parseInt(byte[1], 16)) : new TextEncoder().encode(text.replaceAll('\u2581', ' '));

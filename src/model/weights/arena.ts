@@ -1,4 +1,4 @@
-/** Tensors in few GPUBuffers: one buffer if the device can bind it, otherwise several. */
+/** Tensors in as few GPUBuffers as possible: one if the device can bind a buffer of that size, otherwise several. */
 
 import type { Gpu } from '../../gpu/device.ts';
 import type { RowChunk } from '../../gpu/ops/embed.ts';
@@ -13,23 +13,26 @@ import { Float32Scratch } from './float32Scratch.ts';
 import { type ArenaPlan, type Block, blockBytes, isTable, largestPacked, loadingRoom } from './plan.ts';
 import { exportTensors, importFrom, importTensors } from './transfer.ts';
 
-/** Operations on packed blocks; loaded only if there are some. */
+/** Operations on packed blocks; this code is loaded only if a model has such blocks. */
 export interface Packing {
   pack: typeof pack;
-  /** Product that reads packed blocks directly. Undefined: they are converted to float32 before each product. */
+  /**
+   * Matrix product that reads packed blocks directly. Undefined: they are converted to float32 before each product.
+   */
   product?: typeof matmulPacked | undefined;
 }
 
 /**
- * Owns the buffers of a plan, addressed by block, and filled and read by Hugging Face (or PEFT) name. Optimizers
- * process complete buffers; padding between blocks stays 0. Throws OutOfMemoryError like the device.
+ * Owns the buffers of a plan. Passes address them by block; imports and exports use Hugging Face (or PEFT) names.
+ * Optimizers process complete buffers; padding between blocks stays 0. Throws OutOfMemoryError if the device has too
+ * little memory.
  */
 export class Arena {
   readonly gpu: Gpu;
   readonly blocks: readonly Block[];
   /** Complete buffers, including padding. */
   readonly buffers: View[];
-  /** Undefined if no block is packed. */
+  /** Scratch buffer for conversion to float32. Undefined if no block is packed. */
   readonly packing: Packing | undefined;
   readonly scratch: Float32Scratch;
   readonly #views: Map<string, View>;
@@ -60,14 +63,14 @@ export class Arena {
     return this.#views.has(label);
   }
 
-  /** Returns the block of that label. Throws RangeError if it is missing. */
+  /** Returns the block with a label. Throws RangeError if it is missing. */
   view(label: string): View {
     const view = this.#views.get(label);
     if (!view) throw new RangeError(`The arena "${this.buffers[0].buffer.label}" has no block "${label}".`);
     return view;
   }
 
-  /** Returns a table: one block of that label, or its chunks of rows. */
+  /** Returns the parts of a table such as the embedding: one block with the label, or several chunks of rows. */
   chunks(label: string): RowChunk[] {
     const chunk = ({ label: name, size, width, parts }: Block): RowChunk => ({
       view: this.view(name),
@@ -78,8 +81,8 @@ export class Arena {
   }
 
   /**
-   * Returns the weights of a view as products need them: the view itself, or, if packed, converted to float32 in a
-   * scratch buffer that the next call overwrites.
+   * Returns a view as matrix products need it: the view itself, or, if its block is packed, the values converted to
+   * float32 in a scratch buffer that the next call overwrites.
    */
   float32(view: View): View {
     if (!view.packed) return view;
@@ -89,7 +92,7 @@ export class Arena {
   }
 
   /**
-   * Records y = x b, or x b^T, for a matrix b of these weights. A packed one is converted to float32 within the product
+   * Records y = x b, or x b^T, for a matrix b of this arena. If b is packed, the product itself converts it to float32
    * if possible.
    */
   product(args: MatmulArgs, transposed = false): void {
@@ -115,7 +118,7 @@ export class Arena {
     this.refresh();
   }
 
-  /** Copies weights to the device, piece by piece. Throws InputError. */
+  /** Copies weights to the device, piece by piece. Throws InputError if a tensor is missing or has another shape. */
   async importFrom(source: WeightSource): Promise<void> {
     await importFrom(this, source);
     this.refresh();
@@ -126,12 +129,12 @@ export class Arena {
     return exportTensors(this);
   }
 
-  /** Blocks by label, as passes read them. */
+  /** Blocks by label, in the form that passes read. */
   get readBlocks(): ReadonlyMap<string, View> {
     return this.#views;
   }
 
-  /** Called when the values have changed through an import or an optimizer. */
+  /** Called after an import or an optimizer has changed the values. */
   refresh(): void {}
 
   free(): void {

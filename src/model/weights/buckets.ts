@@ -1,6 +1,6 @@
 /**
- * Splits weights into buckets of equal size: tensors of 4-byte values are concatenated and split. `stream.ts` copies
- * buckets from device to device.
+ * Splits weights into buckets of equal size for a transfer: all tensors are concatenated as 4-byte values and cut into
+ * buckets. `stream.ts` copies buckets from device to device.
  */
 
 /** Shape in 4-byte values; two 16-bit floats count as one value. */
@@ -9,7 +9,7 @@ export interface WeightTensor {
   shape: number[];
 }
 
-/** Part of a tensor; offset and size in bytes. */
+/** Part of a tensor that is in one bucket; offset and size are in bytes. */
 interface BucketPart {
   tensor: number;
   offset: number;

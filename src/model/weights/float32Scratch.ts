@@ -1,9 +1,11 @@
-/** Scratch buffer for weights as float32, on their way to or from their storage form in an arena. */
+/** Scratch buffer for weights converted to or from float32. In the arena these weights have another format. */
 
 import type { Gpu } from '../../gpu/device.ts';
 import type { View } from '../../gpu/view.ts';
 
-/** Owns that buffer. It exists while needed: always if products read it, otherwise only during a transfer. */
+/**
+ * Owns the scratch buffer. If products read the buffer it always exists, otherwise only during an import or export.
+ */
 export class Float32Scratch {
   readonly bytes: number;
   /** True if products read the buffer. */
@@ -24,7 +26,7 @@ export class Float32Scratch {
     return (this.#view ??= this.#gpu.buffer(this.#label, this.bytes));
   }
 
-  /** Called when the transfer has ended. */
+  /** Called when the import or export has ended. */
   release(): void {
     if (!this.isKept) this.free();
   }

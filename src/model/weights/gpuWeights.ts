@@ -1,6 +1,6 @@
 /**
  * The only copy of the weights: an arena that rollout and training read, and that AdamW updates in place. A table
- * larger than the device's binding limit is split by rows.
+ * (embedding or head) larger than the device's binding limit is split by rows.
  *
  * Linear weights are stored transposed, [in, out], so that neighbouring threads of the forward product read
  * neighbouring columns. q, k and v are one matrix, gate and up another. Only `plan.ts` and `transfer.ts` know Hugging
@@ -19,7 +19,7 @@ interface LayerViews {
   /** [C] */ attnNorm: View;
   /** [C, (H + 2K) * D] */ wqkv: View;
   /** [(H + 2K) * D] */ bqkv?: View;
-  /** [2, D]: q norm, k norm */ qkNorm?: View;
+  /** [2, D] norm weights: row 0 of q, row 1 of k */ qkNorm?: View;
   /** [H * D, C] */ wo: View;
   /** [C] */ bo?: View;
   /** [C] */ mlpNorm: View;
@@ -37,18 +37,19 @@ interface WeightViews {
 }
 
 /**
- * Storage form of a model's matrices: `trained` ones are float32, and passes read them directly or as a copy in halves.
+ * Storage form of a model's matrices. With `trained` they are float32, and passes read them directly; with
+ * `trainedHalf` passes read a copy in 16-bit floats.
  */
 export type MatrixForm = Kept | 'trained' | 'trainedHalf';
 
-/** An arena with the blocks of a config: weights, gradients, or a moment. */
+/** Arena with the blocks of a model's config, for weights, gradients or an optimizer moment. */
 export class GpuWeights extends Arena {
   /** The weights as passes read them. */
   readonly views: WeightViews;
-  /** Copy of the matrices that passes read. Undefined if passes read the weights themselves. */
+  /** 16-bit copy of the matrices, which passes read. Undefined if passes read the weights themselves. */
   readonly #copy: { arena: Arena; labels: string[] } | undefined;
 
-  /** @param packing required if `form` is a packed one, or if there are `stored` formats */
+  /** @param packing required if `form` is a packed format, or if there are `stored` formats */
   constructor(
     gpu: Gpu,
     config: ModelConfig,
@@ -74,7 +75,7 @@ export class GpuWeights extends Arena {
     };
   }
 
-  /** Allocates a buffer for n values of a matrix in the form that `float32` returns. */
+  /** Allocates a buffer for n values of a matrix, in 16-bit floats if passes read those, otherwise in float32. */
   matrixBuffer(label: string, n: number): View {
     return this.views.layers[0].wqkv.half ? this.gpu.halves(label, n) : this.gpu.buffer(label, n * 4);
   }
@@ -83,7 +84,7 @@ export class GpuWeights extends Arena {
     return new Map([...super.readBlocks, ...(this.#copy?.arena.readBlocks ?? [])]);
   }
 
-  /** Rounds the weights into the copy that passes read, if there is one. */
+  /** Copies the weights, rounded to 16-bit floats, to the copy that passes read, if there is one. */
   override refresh(): void {
     if (!this.#copy) return;
     const { arena, labels } = this.#copy;

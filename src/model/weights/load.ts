@@ -10,12 +10,12 @@ import type { Packing } from './arena.ts';
 import type { WeightSource } from '../checkpoint/open.ts';
 import { readsPacked } from './plan.ts';
 
-/** Weights in host memory, or read piece by piece. */
+/** Source of the weights: in host memory, or read piece by piece. */
 export type Weights = TensorMap | WeightSource;
 
 /**
- * Returns a model with its weights. Rethrows errors of reading (InputError for damaged weights) after freeing every
- * buffer of the model.
+ * Returns a model with its weights. If reading fails, frees every buffer of the model and rethrows the error
+ * (InputError for damaged weights).
  */
 export async function loadModel(
   gpu: Gpu,
@@ -24,7 +24,7 @@ export async function loadModel(
   weights: Weights,
   options: Omit<ModelOptions, 'packing'> = {},
 ): Promise<LlamaModel> {
-  const stored = weights instanceof Map ? undefined : options.stored; // values in memory are as their file has them no more
+  const stored = weights instanceof Map ? undefined : options.stored; // values in host memory are float32, not in the packed format of their file
   const used = new Set<string | undefined>([options.form, ...Object.values(stored ?? {})]);
   const formats = PACKED_FORMATS.filter((known) => used.has(known));
   const packing = formats.length > 0 ? await loadPacking(config) : undefined;
@@ -41,7 +41,7 @@ export async function loadModel(
   }
 }
 
-/** Loaded only if weights are packed, because few models need it. */
+/** This code is loaded only if weights are packed, because few models need it. */
 async function loadPacking(config: ModelConfig): Promise<Packing & { prepare?: typeof preparePacked }> {
   const { pack } = await import('../../gpu/ops/pack.ts');
   if (!readsPacked(config)) return { pack };

@@ -5,11 +5,13 @@ import type { ModelConfig } from '../config.ts';
 import { InputError } from '../../errors.ts';
 import { parameterSpecs } from '../params.ts';
 
-/** Storage of a matrix: packed in fewer bits, or as 16-bit floats that kernels read directly. */
+/**
+ * Storage format of a matrix that is not float32: packed in fewer bits, or as 16-bit floats that kernels read directly.
+ */
 export type Kept = PackedFormat | 'half';
 
 /**
- * Position of one Hugging Face tensor in a block: its [rows, cols], written transposed at column `column` if
+ * Position of one Hugging Face tensor in a block: its values start at column `column`, as [rows, cols] or transposed if
  * `transposed`.
  */
 export interface TensorPart {
@@ -21,21 +23,21 @@ export interface TensorPart {
   rows?: { first: number; count: number };
 }
 
-/** One contiguous tensor of the arena. */
+/** One contiguous tensor of the arena; several Hugging Face tensors can be parts of it. */
 export interface Block {
   label: string;
-  /** Elements. */
+  /** Number of elements in the block. */
   size: number;
   /** Number of columns of the block. */
   width: number;
-  /** Index of its buffer in the arena. */
+  /** Index of the arena's buffer that holds the block. */
   buffer: number;
   /** Byte offset in that buffer, a multiple of 256. */
   offset: number;
   parts: TensorPart[];
-  /** Undefined = float32. */
+  /** Storage format of the block; undefined = float32. */
   format?: Kept | undefined;
-  /** True if the block stays packed as its file has it. A matrix of a layer is then stored as [out, in]. */
+  /** True if the block keeps the packed format of its file. A matrix of a layer is then stored as [out, in]. */
   isStored?: boolean;
 }
 
@@ -43,7 +45,7 @@ export interface Block {
 export const blockBytes = ({ size, format }: Pick<Block, 'size' | 'format'>): number =>
   format === 'half' ? Math.ceil(size / 2) * 4 : format ? packedBytes(format, size) : size * 4;
 
-/** Largest float32 size of one chunk of a packed table; the table is split accordingly. */
+/** Maximum bytes in float32 of one chunk of a packed table; larger tables are split. */
 const PACKED_TABLE_BYTES = 16 << 20;
 
 /** Layout of an arena. */
@@ -75,7 +77,7 @@ export function placeBlocks(blocks: Omit<Block, 'buffer' | 'offset'>[], maxBytes
   return { blocks: placed, buffers, bytes: buffers.reduce((a, b) => a + b, 0) };
 }
 
-/** Rows of a [V, C] table per buffer: all, or a multiple of 64. */
+/** Returns the number of rows of a [V, C] table per buffer: all, or a multiple of 64. */
 function rowChunks(V: number, C: number, maxBytes: number): { first: number; count: number }[] {
   const fit = Math.floor(maxBytes / (C * 4));
   const step = fit >= V ? V : Math.max(64, Math.floor(fit / 64) * 64);
@@ -86,8 +88,8 @@ function rowChunks(V: number, C: number, maxBytes: number): { first: number; cou
 }
 
 /**
- * Number of values of the largest packed block, which must fit into the float32 scratch buffer; 0 if no block is
- * packed.
+ * Returns the number of values in the largest packed block, which must fit into the float32 scratch buffer; 0 if no
+ * block is packed.
  */
 export const largestPacked = ({ blocks }: Pick<ArenaPlan, 'blocks'>): number =>
   blocks.reduce((most, { size, format }) => (isPacked(format) ? Math.max(most, size) : most), 0);
@@ -95,8 +97,8 @@ export const largestPacked = ({ blocks }: Pick<ArenaPlan, 'blocks'>): number =>
 const isPacked = (format: Kept | undefined): format is PackedFormat => format !== undefined && format !== 'half';
 
 /**
- * Plan of a copy of the matrices as halves, in buffers of at most `maxBytes`: passes read the copy while the float32
- * values are trained.
+ * Plans a copy of the matrices in 16-bit floats, in buffers of at most `maxBytes`. Passes read the copy, and the
+ * optimizer updates the float32 values.
  */
 export const halfCopy = ({ blocks }: ArenaPlan, maxBytes = Infinity): ArenaPlan =>
   placeBlocks(
@@ -104,10 +106,12 @@ export const halfCopy = ({ blocks }: ArenaPlan, maxBytes = Infinity): ArenaPlan 
     maxBytes,
   );
 
-/** Values converted to or from halves per step, unless they must be transposed first. */
+/**
+ * Number of values that are converted to or from 16-bit floats at a time. Transposed blocks are converted in one piece.
+ */
 const CAST_PIECE = 1 << 20;
 
-/** Number of values that the float32 scratch buffer needs to fill and read a plan's blocks. */
+/** Returns the number of values that the float32 scratch buffer must hold to import and export a plan's blocks. */
 export const loadingRoom = ({ blocks }: Pick<ArenaPlan, 'blocks'>): number =>
   blocks.reduce((most, { size, format, parts }) => {
     if (!format) return most;
@@ -120,23 +124,24 @@ export const isTable = (name: string): boolean => !name.startsWith('model.layers
 const isMatrix = ([{ shape }]: TensorPart[]): boolean => shape.length === 2;
 
 /**
- * True if products can read this model's packed matrices directly: all sides must be multiples of 8, as in real models.
+ * True if products can read this model's packed matrices directly: all dimensions must be multiples of 8, as in real
+ * models.
  */
 export function readsPacked({ vocabSize: V, hiddenSize: C, intermediateSize: F, ...config }: ModelConfig): boolean {
   const { headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
   return [V, F, H * D, (H + 2 * K) * D].every((side) => fitsPackedProduct(side, C));
 }
 
-/** Formats of tensors by their HF names; see `OpenCheckpoint.packed`. */
+/** Formats of tensors in the checkpoint file by their HF names; see `OpenCheckpoint.packed`. */
 export type StoredFormats = Readonly<Record<string, PackedFormat>>;
 
-/** Returns the packed format that a file has for all parts of a matrix; undefined if it has none. */
+/** Returns the packed format in which a file has all parts of a matrix; undefined if they do not share one. */
 function storedFormat(parts: readonly TensorPart[], stored: StoredFormats): PackedFormat | undefined {
   const [format, ...others] = new Set(parts.map(({ name }) => stored[name]));
   return others.length === 0 ? format : undefined;
 }
 
-/** Places the parts of a matrix one below the other, as files have them. */
+/** Returns the parts of a matrix placed one below the other, in the row order of checkpoint files. */
 function inRows(parts: readonly TensorPart[]): TensorPart[] {
   let column = 0;
   return parts.map((part) => {
@@ -146,12 +151,13 @@ function inRows(parts: readonly TensorPart[]): TensorPart[] {
   });
 }
 
-/** Chunks of a [V, C] table on a device that can bind `maxBytes`. */
+/** Splits a [V, C] table into chunks for a device that can bind `maxBytes`. */
 const tableChunks = ({ vocabSize, hiddenSize }: ModelConfig, maxBytes: number, format?: Kept) =>
   rowChunks(vocabSize, hiddenSize, isPacked(format) ? Math.min(maxBytes, PACKED_TABLE_BYTES) : maxBytes);
 
 /**
- * Plans the blocks of a config, in arena order, in buffers of at most `maxBytes`; matrices in `format`, if given.
+ * Plans the blocks for a model's config, in arena order, in buffers of at most `maxBytes`. Matrices are stored in
+ * `format`, if given.
  * @param stored packed formats of tensors in the file; a matrix whose parts all have one stays packed
  */
 export function planBlocks(

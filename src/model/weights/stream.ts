@@ -11,50 +11,53 @@ import { bucketCount, bucketParts, type WeightTensor } from './buckets.ts';
 
 /** Options of a transfer. */
 export interface SendOptions {
-  /** Size of a bucket, a multiple of 4. */
+  /** Size of a bucket in bytes, a multiple of 4. */
   bucketBytes: number;
-  /** delta = without the buckets whose bytes have not changed since the last transfer. */
+  /** delta = only the buckets whose bytes have changed since the last transfer. */
   content: 'whole' | 'delta';
-  /** True if the receiver does not have the last transfer, so that all buckets must be sent. */
+  /** True if the receiver did not get the last transfer, so that all buckets must be sent. */
   afresh: boolean;
 }
 
 /** Device that trains. */
 export interface WeightSender {
-  /** Starts a transfer; resolves to the tensors that fill the buckets. */
+  /** Starts a transfer; resolves to the tensors whose values fill the buckets. */
   openSend(options: SendOptions): Promise<WeightTensor[]>;
   /**
-   * Reads bucket k; undefined = unchanged since the last transfer. The caller can transfer the buffer. Weights must not
-   * be updated between two buckets.
+   * Reads bucket k; returns undefined if it has not changed since the last transfer. The caller can transfer the
+   * returned buffer to another thread. Weights must not be updated between two calls.
    */
   sendWeights(k: number): Promise<ArrayBuffer | undefined>;
 }
 
 /** Device that generates. */
 export interface WeightReceiver {
-  /** Starts a transfer and drops an unfinished one. Throws InputError if the receiver's weights are other tensors. */
+  /**
+   * Starts a transfer and drops an unfinished one. Throws InputError if the receiver's tensors have other names or
+   * sizes.
+   */
   openReceive(tensors: readonly WeightTensor[], bucketBytes: number): Promise<void>;
-  /** Stores bucket k next to the weights in use. */
+  /** Stores bucket k in addition to the weights in use. */
   receiveWeights(k: number, data: ArrayBuffer): Promise<void>;
   /**
-   * Activates all received buckets at a token boundary, as `version`. Throws unless exactly `count` buffers were
-   * received.
+   * Makes all received buckets the weights in use at a token boundary, as version `version`. Throws unless exactly
+   * `count` buckets were received.
    */
   useWeights(version: number, count: number): Promise<void>;
-  /** Drops received buckets; the weights in use stay. */
+  /** Drops received buckets; the weights in use stay as they are. */
   dropWeights(): Promise<void>;
 }
 
 const tensorsOf = (blocks: ReadonlyMap<string, View>): WeightTensor[] =>
   [...blocks].map(([name, { bytes }]) => ({ name, shape: [bytes / 4] }));
 
-/** Sends weights. For deltas it keeps copies of the last transfer in host memory. */
+/** Sends weights. For delta transfers it keeps copies of the last sent buckets in host memory. */
 export class DeviceSender implements WeightSender {
   readonly #gpu: Gpu;
   readonly #views: View[];
   readonly #tensors: WeightTensor[];
   #bucketBytes = 0;
-  /** Last sent buckets by index; undefined if every transfer is complete. */
+  /** Last sent buckets by index, for delta transfers; undefined if every transfer sends all buckets. */
   #sent: Map<number, ArrayBuffer> | undefined;
 
   constructor(gpu: Gpu, model: LlamaModel) {
@@ -84,9 +87,9 @@ export class DeviceSender implements WeightSender {
 }
 
 /**
- * Stores received buckets until they are activated. They wait in upload buffers in host memory, so rollout continues
- * with the old weights and the device needs no memory for a second set. Once all have arrived, only copies on the
- * device remain. A failed transfer changes nothing.
+ * Stores received buckets until they become the weights in use. They wait in upload buffers in host memory, so rollout
+ * continues with the old weights and the device needs no memory for a second set. Once all have arrived, only copies on
+ * the device remain. A failed transfer changes nothing.
  */
 export class DeviceReceiver implements WeightReceiver {
   readonly #gpu: Gpu;
@@ -96,7 +99,7 @@ export class DeviceReceiver implements WeightReceiver {
   #bucketBytes = 0;
   readonly #arrived = new Map<number, View>();
 
-  /** @param changeWeights calls `change` at a token boundary */
+  /** @param changeWeights calls its argument `change` at a token boundary */
   constructor(
     gpu: Gpu,
     model: LlamaModel,
@@ -150,7 +153,7 @@ export class DeviceReceiver implements WeightReceiver {
     this.#arrived.clear();
   }
 
-  /** Records the copies of a bucket to its blocks. */
+  /** Records the copies from a bucket to its blocks. */
   #place(k: number, from: View): void {
     let at = 0;
     for (const { tensor, offset, bytes } of this.#parts(k)) {

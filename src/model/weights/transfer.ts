@@ -1,6 +1,6 @@
 /**
- * Copies tensors by Hugging Face (or PEFT) name into the blocks of an arena and out of them: transposes, splits,
- * converts and packs them.
+ * Copies tensors by Hugging Face (or PEFT) name to and from the blocks of an arena: transposes, splits, converts and
+ * packs them.
  */
 
 import type { Gpu } from '../../gpu/device.ts';
@@ -14,7 +14,7 @@ import type { TensorMap } from '../engine.ts';
 import type { Float32Scratch } from './float32Scratch.ts';
 import type { Block, TensorPart } from './plan.ts';
 
-/** Part of an arena that a transfer needs. */
+/** Fields of an arena that an import or export needs. */
 interface Blocks {
   readonly gpu: Gpu;
   readonly blocks: readonly Block[];
@@ -22,16 +22,16 @@ interface Blocks {
   readonly buffers: readonly View[];
   readonly scratch: Float32Scratch;
   readonly packing?: { pack: typeof pack } | undefined;
-  /** Returns the block of that label. */
+  /** Returns the block with a label. */
   view(label: string): View;
-  /** Returns a block's values as float32; records the conversion. */
+  /** Returns a block's values as float32; records the conversion if the block has another format. */
   float32(view: View): View;
 }
 
-/** Maximum number of bytes read back at a time. */
+/** Maximum number of bytes that are read back from the device at a time. */
 export const EXPORT_PIECE_BYTES = 32 << 20;
 
-/** Bytes written to the device before it is awaited. */
+/** Number of bytes that are written to the device before it is awaited. */
 const PENDING_BYTES = 16 << 20;
 
 /** Copies host tensors to the device. Throws InputError that names a tensor if it is missing or has another shape. */
@@ -46,13 +46,16 @@ export function importTensors(arena: Blocks, tensors: TensorMap): void {
   arena.scratch.release();
 }
 
-/** Copies weights to the device piece by piece, so that host memory holds only a few pieces. Throws InputError. */
+/**
+ * Copies weights to the device piece by piece, so that host memory holds only a few pieces. Throws InputError if a
+ * tensor is missing or has another shape.
+ */
 export async function importFrom(arena: Blocks, source: WeightSource): Promise<void> {
   const writer = new BlockWriter(arena);
   let pending = 0;
   for await (const piece of source.pieces()) {
     await writer.writePiece(piece);
-    // A device holds a copy of written data until the write has run.
+    // The device is awaited, because it holds a copy of written data until the write has been executed.
     if ((pending += piece.data.byteLength) < PENDING_BYTES) continue;
     await arena.gpu.idle();
     pending = 0;
@@ -82,12 +85,12 @@ export async function exportTensors(arena: Blocks): Promise<TensorMap> {
 }
 
 /**
- * Writes blocks as their parts arrive. A block stored in fewer bits is collected in the scratch buffer and converted
- * when its last part has arrived. The parts of one block arrive one after another.
+ * Writes blocks as their parts arrive. A packed or transposed 16-bit block is collected as float32 in the scratch
+ * buffer and converted when its last part has arrived. The parts of one block must arrive one after another.
  */
 class BlockWriter {
   readonly #arena: Blocks;
-  /** Block in the scratch buffer. */
+  /** Block that is being collected in the scratch buffer. */
   #open: Block | undefined;
 
   constructor(arena: Blocks) {
@@ -116,7 +119,10 @@ class BlockWriter {
     }
   }
 
-  /** Writes rows that the file has packed already. `first` is their offset, in bytes of float32. */
+  /**
+   * Writes rows that are already packed in the file. `first` is the offset of these rows in the piece, in bytes of
+   * float32.
+   */
   #writeWords(block: Block, part: TensorPart, rows: WeightPiece, packed: { words: Uint32Array; first: number }): void {
     const words = packedBytes(block.format as PackedFormat, PACKED_BLOCK) / 4;
     const [from, blocks] = [packed.first / 4 / PACKED_BLOCK, rows.data.length / PACKED_BLOCK];
@@ -153,9 +159,9 @@ class BlockWriter {
       gpu.write(view, turned.subarray(c * rows, (c + 1) * rows), start + c * block.width + firstRow);
   }
 
-  /** Writes halves from element `at` of a block on, as many at a time as fit into the scratch buffer. */
+  /** Writes values as 16-bit floats from element `at` of a block on, in pieces that fit into the scratch buffer. */
   #castIn(block: Block, data: Float32Array, at: number): void {
-    this.close(); // this needs the full scratch buffer
+    this.close(); // the conversion needs the full scratch buffer
     const { gpu, scratch } = this.#arena;
     const y = this.#arena.view(block.label);
     for (let i = 0; i < data.length; i += scratch.bytes / 4) {
@@ -165,7 +171,7 @@ class BlockWriter {
     }
   }
 
-  /** Returns the view that a block is written to, and its first element there. */
+  /** Returns the view to which a block's values are written, and the index of the block's first element there. */
   #target(block: Block): { view: View; start: number } {
     if (!block.format) return { view: this.#arena.buffers[block.buffer], start: block.offset / 4 };
     if (this.#open !== block) this.close();
@@ -174,7 +180,7 @@ class BlockWriter {
   }
 }
 
-/** Values of a block that is not stored as float32; undefined for a float32 block. */
+/** Returns the values of a block as float32 if it is stored in another format; undefined for a float32 block. */
 async function convertedValues(arena: Blocks, block: Block): Promise<Float32Array | undefined> {
   if (block.format === 'half') return castOut(arena, block);
   return block.format && arena.gpu.readF32(arena.float32(arena.view(block.label)));
@@ -192,7 +198,7 @@ async function castOut(arena: Blocks, { label, size }: Block): Promise<Float32Ar
   return all;
 }
 
-/** Reads in pieces, so that the read-back buffer does not grow with the model. */
+/** Reads a block back in pieces, so that the read-back buffer does not grow with the model. */
 async function readBuffer(gpu: Gpu, view: View): Promise<Float32Array> {
   if (view.bytes <= EXPORT_PIECE_BYTES) return gpu.readF32(view);
   const all = new Float32Array(view.bytes / 4);
@@ -204,7 +210,9 @@ async function readBuffer(gpu: Gpu, view: View): Promise<Float32Array> {
   return all;
 }
 
-/** Part of a piece within the rows of a tensor part, counted from the part's first row. */
+/**
+ * Returns the section of a piece that is in the rows of a tensor part, with `first` counted from the part's first row.
+ */
 function pieceWithin({ first, data, ...piece }: WeightPiece, { rows, shape }: TensorPart): WeightPiece {
   const [begin, end] = [rows!.first * shape[1], (rows!.first + rows!.count) * shape[1]];
   const [from, to] = [Math.max(begin, first), Math.min(end, first + data.length)];
@@ -228,7 +236,7 @@ function findTensor(tensors: TensorMap, part: TensorPart) {
   return found;
 }
 
-/** Copies one Hugging Face tensor into ('in') or out of ('out') its block. */
+/** Copies one Hugging Face tensor into its block ('in') or out of it ('out'). */
 function copyPart(block: Block, part: TensorPart, host: Float32Array, all: Float32Array, way: 'in' | 'out'): void {
   const begin = (part.rows?.first ?? 0) * block.width;
   const data = part.rows ? all.subarray(begin, begin + block.size) : all;

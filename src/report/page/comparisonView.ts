@@ -7,7 +7,7 @@ import { drawCharts, LineChart } from '../../ui/lineChart.ts';
 const COLOURS = 8;
 const colourOf = (algorithm: number) => `--series-${algorithm % COLOURS}`;
 
-/** Evaluated steps have marks if there are fewer than this. */
+/** A curve with fewer evaluated steps than this has a mark at each of them. */
 const FEW = 12;
 
 /** Adds the content of compare.html to the page. */
@@ -33,7 +33,7 @@ export function comparisonView(report: ComparisonReport, parent: HTMLElement): v
   drawCharts(curves, figures);
 }
 
-/** Draws three lines per algorithm: mean, highest, lowest. The band is between the last two. */
+/** Draws three lines per algorithm: mean, highest and lowest. The band is between the highest and the lowest. */
 function chartOf({ steps, curves }: ComparedChart): LineChart {
   const points = steps.length < FEW ? 5 : 0;
   const chart = new LineChart({

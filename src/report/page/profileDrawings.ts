@@ -1,14 +1,14 @@
-/** Drawings of profile.html, as SVG. */
+/** Draws the charts of profile.html as SVG. */
 
 import type { EventKind } from '../../rollout/agent/events.ts';
 import type { Histogram, ProfileReport, SlowSample } from '../profile/profileReport.ts';
 import { KINDS } from '../profile/profileStats.ts';
 import { el, svg } from '../../ui/dom.ts';
 
-/** Returns the colour from the page's style, light or dark. */
+/** Returns the CSS colour of an event kind. The page's style defines it for light and dark. */
 export const colourOf = (kind: EventKind): string => `var(--event-${kind})`;
 
-/** Width of every drawing, in its own units. */
+/** Width of every drawing, in units of its viewBox. */
 const WIDTH = 1000;
 
 /** Formats milliseconds as seconds. */
@@ -28,7 +28,7 @@ function bar(x: number, y: number, width: number, height: number, fill: string, 
   return svg('rect', { ...size, fill }, svg('title', {}, tip));
 }
 
-/** Draws the number of finished samples over time, one staircase per step. */
+/** Draws the number of finished samples over time, as one staircase line per step. */
 export function completionCurves(steps: ProfileReport['completions']): SVGElement {
   const [height, left] = [260, 40];
   const longest = steps.reduce((most, { times }) => Math.max(most, times.at(-1) ?? 0), 1);
@@ -54,7 +54,7 @@ export function completionCurves(steps: ProfileReport['completions']): SVGElemen
 const sharesText = (shares: ProfileReport['shares'][number]['shares']) =>
   KINDS.flatMap((kind) => (shares[kind] ? `${kind} ${(100 * shares[kind]).toFixed(0)}%` : [])).join(', ');
 
-/** Draws one bar per row, split by event. */
+/** Draws one bar for each row of `rows`, divided by event kind. */
 export function shareBars(rows: ProfileReport['shares']): SVGElement {
   const [left, rowHeight] = [70, 24];
   const bars = rows.flatMap(({ label: name, shares }, r) => {
@@ -79,7 +79,7 @@ export function shareBars(rows: ProfileReport['shares']): SVGElement {
   );
 }
 
-/** Labels each bin with its first value if there is space, and the highest with its count. */
+/** Draws a histogram. Labels each bin with its lowest value if there is space, and the highest bin with its count. */
 export function histogramBars(name: string, { low, width, counts }: Histogram): Element {
   if (counts.length === 0) return el('p', '', 'No samples.');
   const [left, top, base] = [20, 10, 120];

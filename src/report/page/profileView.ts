@@ -34,7 +34,7 @@ export function profileView(report: ProfileReport, parent: HTMLElement): void {
 
 const list = (lines: string[]) => el('ul', '', ...lines.map((line) => el('li', '', line)));
 
-/** Creates the legend of the event colours. */
+/** Creates the legend of the colours of event kinds. */
 function key(): HTMLElement {
   const entry = (kind: EventKind) => {
     const colour = el('i');
@@ -44,13 +44,13 @@ function key(): HTMLElement {
   return el('p', 'key', ...KINDS.filter((kind) => kind !== 'generate').map(entry));
 }
 
-/** Says where the time of sampling is counted if it has no event of its own. */
+/** Explains how the time for sampling tokens is measured: separately (`timed`) or as part of decode. */
 const samplingNote = (timed: boolean): string =>
   timed
     ? 'Drawing tokens (sample) and running the model (decode) alternate; the GPU\u2019s clock tells them apart.'
     : 'Drawing tokens (sample) is part of decode: trainer.profileGpu tells them apart where the adapter has timestamps.';
 
-/** Creates a table with the seconds of each phase; 'sync' has its longer name there. */
+/** Creates a table with the seconds of each phase per step. The phase 'sync' is shown as 'weight sync'. */
 function phaseTable({ phases }: ProfileReport): HTMLElement {
   const names = [...new Set(phases.flatMap(({ spent }) => Object.keys(spent)))];
   const head = ['step', ...names.map((name) => (name === 'sync' ? 'weight sync' : name))];

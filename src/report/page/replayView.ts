@@ -1,4 +1,4 @@
-/** replay.html: tables, curves, and samples with tokens coloured by gradient. The losses are side by side. */
+/** replay.html: tables and curves that compare losses, and samples whose tokens are coloured by gradient. */
 
 import { REPLAYED_METRICS, type ReplayReport, type ShownSample, type StepReport } from '../replay/replayReport.ts';
 import { el, scrolling, table } from '../../ui/dom.ts';
@@ -77,7 +77,10 @@ function sampleView(
   return el('section', '', el('h3', '', heading), el('div', 'cards', ...columns));
 }
 
-/** Colours a token. @param share of the largest gradient, -1 to 1; a negative one raises the token's probability */
+/**
+ * Colours a token by its gradient.
+ * @param share gradient as a fraction of the largest one, -1 to 1; a negative gradient raises the token's probability
+ */
 function paint(span: HTMLElement, share: number): void {
   if (share === 0) return;
   const percent = Math.round(8 + 32 * Math.abs(share));

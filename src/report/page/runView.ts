@@ -6,7 +6,7 @@ import type { ChartData, RunReport } from '../runReport.ts';
 import { el, folded, scrolling } from '../../ui/dom.ts';
 import { drawCharts, LineChart } from '../../ui/lineChart.ts';
 
-/** Values of a chart have marks if there are fewer than this. */
+/** A chart with fewer values than this has a mark at each of them. */
 const FEW = 40;
 
 /** Adds the content of report.html to the page. */
@@ -27,7 +27,7 @@ export function runView(
   draw();
 }
 
-/** Returns charts to be inserted into a page and then drawn. */
+/** Returns the figures of charts. Insert them into the page, then call `draw`. */
 export function chartFigures(charts: readonly ChartData[]): { figures: HTMLElement; draw(): void } {
   const curves = charts.map(chartOf);
   const drawings = curves.map((chart, i) => {

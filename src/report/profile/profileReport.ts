@@ -1,4 +1,4 @@
-/** Content of profile.html: how a run spent its time, over a few steps and over all. */
+/** Content of profile.html: how a run spent its time, in a few selected steps and in the complete run. */
 
 import type { EventKind } from '../../rollout/agent/events.ts';
 import type { EventSpan, SampleProfile, StepProfile } from '../../runs/profileLog.ts';
@@ -20,9 +20,9 @@ export interface ProfileReport {
   title: string;
   steps: number;
   samples: number;
-  /** Settings to change, one sentence each. */
+  /** Sentences that advise which settings to change. */
   advice: string[];
-  /** Times at which the samples of a step were finished: milliseconds into the step, in order. */
+  /** Times at which the samples of a step were finished, in order: milliseconds since the start of the step. */
   completions: { step: number; times: number[] }[];
   /** Share of the rollout time of all samples that each kind of event took: in a few selected steps, and in the complete run. */
   shares: { label: string; shares: Partial<Record<EventKind, number>> }[];
@@ -38,7 +38,7 @@ export interface ProfileReport {
   slowest: SlowSample[];
 }
 
-/** Number of values in each bin. Bin b covers `low + b * width` to `low + (b + 1) * width - 1`. */
+/** Number of values in each bin of a histogram. Bin b covers `low + b * width` to `low + (b + 1) * width - 1`. */
 export interface Histogram {
   low: number;
   width: number;
@@ -47,7 +47,7 @@ export interface Histogram {
 
 export interface SlowSample extends Pick<SampleProfile, 'id' | 'tokens' | 'turns' | 'stop'> {
   step: number;
-  /** End in milliseconds since the start of the step. */
+  /** Milliseconds from the start of the step to the end of the sample. */
   end: number;
   events: EventSpan[];
 }
@@ -90,7 +90,7 @@ function phaseTimes({ phases }: StepProfile): Record<string, number> {
   return spent;
 }
 
-/** Returns bins of equal integer width; no counts without values. */
+/** Returns a histogram with bins of equal integer width. Without values it is empty. */
 export function histogram(values: readonly number[]): Histogram {
   if (values.length === 0) return { low: 0, width: 1, counts: [] };
   const [low, high] = values.reduce(([a, b], value) => [Math.min(a, value), Math.max(b, value)], [Infinity, -Infinity]);
@@ -100,7 +100,7 @@ export function histogram(values: readonly number[]): Histogram {
   return { low, width, counts };
 }
 
-/** Returns the slowest samples, each with its events on the time axis of its step. */
+/** Returns the slowest samples of all steps, each with its events on the time axis of its step. */
 function slowest(steps: readonly StepProfile[]): SlowSample[] {
   const all = steps.flatMap(({ step, samples }) => samples.map((sample) => ({ step, sample, end: endOf(sample) })));
   return all

@@ -1,9 +1,9 @@
-/** Statistics of a run's events: how time was spent, how long the tail was, and which settings to change. */
+/** Statistics of a run's events: how time was spent, how long the slowest samples took, and which settings to change. */
 
 import type { EventKind } from '../../rollout/agent/events.ts';
 import type { EventSpan, SampleProfile, StepProfile } from '../../runs/profileLog.ts';
 
-/** Event kinds in drawing order; 'generate' occurs only if the engine does not report its parts. */
+/** Event kinds in the order in which they are drawn. 'generate' occurs only if the engine does not report the parts of it. */
 export const KINDS: EventKind[] = [
   'start',
   'queue',
@@ -17,14 +17,14 @@ export const KINDS: EventKind[] = [
   'wait',
 ];
 
-/** Share of the samples that counts as the tail. */
+/** Fraction of a step's samples, the slowest, that counts as the tail. */
 const TAIL = 0.2;
 
-/** Returns the milliseconds from the start of the step until a sample was scored; 0 without events. */
+/** Returns the milliseconds from the start of the step until the sample was scored; 0 if the sample has no events. */
 export const endOf = ({ events }: SampleProfile): number =>
   events.reduce((last, [, , , end]) => Math.max(last, end), 0);
 
-/** Returns a sample's events and its wait for the step's other samples. Omits 'generate' if its parts are known. */
+/** Returns a sample's events, and its wait for the step's other samples as a last event. Omits 'generate' if the parts of it are known. */
 export function timeline(sample: SampleProfile, stepEnd: number): EventSpan[] {
   const parts = sample.events.some(([kind]) => kind === 'decode');
   const events = parts ? sample.events.filter(([kind]) => kind !== 'generate') : sample.events;
@@ -32,10 +32,13 @@ export function timeline(sample: SampleProfile, stepEnd: number): EventSpan[] {
   return end < stepEnd ? [...events, ['wait', sample.turns, end, stepEnd]] : events;
 }
 
-/** Returns completion times in order, for the curve of finished samples over time. */
+/** Returns the times at which the samples of a step ended, in order, for the curve of finished samples. */
 export const completions = ({ samples }: StepProfile): number[] => samples.map(endOf).sort((a, b) => a - b);
 
-/** Returns the share of the samples' time by kind; sums to 1. Overlapping tool calls of one turn each count fully. */
+/**
+ * Returns the fraction of the samples' time that each event kind took; their sum is 1. Of overlapping tool calls in one turn, each counts
+ * in full.
+ */
 export function timeShares(steps: readonly StepProfile[]): Partial<Record<EventKind, number>> {
   const sums: Partial<Record<EventKind, number>> = {};
   for (const step of steps) {
@@ -48,15 +51,15 @@ export function timeShares(steps: readonly StepProfile[]): Partial<Record<EventK
 }
 
 export interface TailReport {
-  /** Share of generation time that passed after 80% of the samples were done. */
+  /** Fraction of generation time that was left when 80% of the samples had finished. */
   share: number;
-  /** Length of the tail in milliseconds. */
+  /** Milliseconds of generation that were left when 80% of the samples had finished. */
   tailMs: number;
   generationMs: number;
-  /** Mean over the last fifth and mean over all others. */
+  /** Mean per sample (tokens, turns): of the slowest fifth of the samples, and of all others. */
   tokens: { tail: number; others: number };
   turns: { tail: number; others: number };
-  /** Number of the tail's samples by stop reason. */
+  /** Number of samples in the slowest fifth, by stop reason. */
   stops: Record<string, number>;
 }
 
@@ -79,14 +82,14 @@ export function tailReport({ samples }: StepProfile): TailReport | undefined {
   };
 }
 
-/** Settings to which the advice refers. */
+/** Settings of a run that the advice refers to. */
 export interface ProfiledSettings {
   maxResponseLength: number;
   maxNumSeqs: number;
   toolTimeoutS: number;
 }
 
-/** Returns settings to change, one sentence each; empty if nothing stands out. */
+/** Returns sentences that advise which settings to change; empty if nothing is conspicuous. */
 export function advice(steps: readonly StepProfile[], settings: ProfiledSettings): string[] {
   const samples = steps.flatMap((step) => step.samples);
   if (samples.length === 0) return [];
@@ -150,7 +153,7 @@ export function countBy<T extends string | number>(values: readonly T[]): Record
   return counts;
 }
 
-/** Returns the nearest-rank quantile; NaN without values. A share of at least `q` of the values does not exceed it. */
+/** Returns the nearest-rank quantile; NaN without values. At least a fraction `q` of the values is not above it. */
 export function nearestRank(values: readonly number[], q: number): number {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.max(0, Math.ceil(q * sorted.length) - 1)] ?? NaN;

@@ -1,4 +1,6 @@
-/** Events of a run as a Chrome trace for chrome://tracing and ui.perfetto.dev. One process per step, one thread per sample. */
+/**
+ * Converts the events of a run to a Chrome trace for chrome://tracing and ui.perfetto.dev. Each step is a process, each sample a thread.
+ */
 
 import type { StepProfile } from '../../runs/profileLog.ts';
 import { completions, timeline } from './profileStats.ts';
@@ -14,7 +16,7 @@ interface TraceEvent {
   args?: Record<string, unknown>;
 }
 
-/** Builds the trace. Steps follow each other on the time axis without gaps. */
+/** Builds the trace. On its time axis, steps follow each other without gaps. */
 export function chromeTrace(steps: readonly StepProfile[]): { traceEvents: TraceEvent[]; displayTimeUnit: 'ms' } {
   let origin = 0;
   const traceEvents = steps.flatMap((profile) => {

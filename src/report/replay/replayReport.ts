@@ -1,4 +1,4 @@
-/** Content of replay.html: several losses, or another reward, computed from the samples that a run kept. */
+/** Content of replay.html: several losses, or another reward, computed from the stored samples of a run. */
 
 import type { KeptStep, LossComparison, RescoredStep } from '../../extensions/replay/index.ts';
 import type { TokenNumbers } from '../../grpo/update/tokenNumbers.ts';
@@ -6,13 +6,13 @@ import type { Metrics } from '../../grpo/metrics.ts';
 import { spreadOut } from '../../runs/rollouts.ts';
 import type { ChartData } from '../runReport.ts';
 
-/** A number, or null for NaN, which JSON does not have. */
+/** A number for JSON: null instead of NaN, which JSON does not have. */
 type Value = number | null;
 
 export interface ReplayReport {
   kind: 'replay';
   title: string;
-  /** Notes, one sentence per line. */
+  /** Notes for the user, one sentence each. */
   notes: string[];
   charts: ChartData[];
   steps: StepReport[];
@@ -22,7 +22,7 @@ export interface ReplayReport {
 /** Results of several losses for one step. */
 export interface StepReport {
   step: number;
-  /** Weights at which the losses were computed. */
+  /** Description of the weights with which the losses were computed. */
   weights: string;
   samples: number;
   losses: { name: string; lossMode: string; advEstimator: string; lossAggMode: string; metrics: Metrics }[];
@@ -38,13 +38,13 @@ export interface ShownSample {
   group: number;
   problem: string;
   score: Value;
-  /** Text of each response token; `trained` is true if it was trained on. */
+  /** Text of each response token. `trained` is true if the token was trained on. */
   tokens: { text: string; trained: boolean }[];
-  /** Numbers by loss, then by token. */
+  /** Numbers of each token, for each loss: [loss][token]. */
   losses: { [K in keyof TokenNumbers]: number[] }[];
 }
 
-/** Metrics of the table and the charts, in order. */
+/** Metrics to show in the table and the charts, in this order. */
 export const REPLAYED_METRICS = [
   'actor/pg_loss',
   'actor/grad_norm',
@@ -55,7 +55,11 @@ export const REPLAYED_METRICS = [
   'actor/eff_sample_size',
 ];
 
-/** Builds the report of a step. @param count samples shown token by token @param textOf returns the text of a token id */
+/**
+ * Builds the report of a step.
+ * @param count number of samples whose tokens are shown
+ * @param textOf returns the text of a token id
+ */
 export function stepReport(
   { step, samples }: KeptStep,
   { losses, cosines }: LossComparison,
@@ -86,7 +90,7 @@ export function stepReport(
   };
 }
 
-/** Returns curves over the replayed steps, if there are several. */
+/** Returns the curves of the losses over the replayed steps. Empty if only one step was replayed. */
 export function stepCharts(steps: readonly StepReport[]): ChartData[] {
   if (steps.length < 2) return [];
   const { losses } = steps[0];
@@ -99,7 +103,7 @@ export function stepCharts(steps: readonly StepReport[]): ChartData[] {
   return [...charts, chart(`cosine with ${losses[0].name}`, ({ cosines }, i) => cosines[0][i])].filter(hasValues);
 }
 
-/** Returns curves of a run that was scored again. */
+/** Returns the curves of a run whose samples were scored again with another reward. */
 export function rewardCharts(rewards: readonly RescoredStep[]): ChartData[] {
   const steps = rewards.map(({ step }) => step);
   const chart = (title: string, series: [label: string, key: keyof RescoredStep][]): ChartData => ({

@@ -1,6 +1,6 @@
 /**
- * Agent loops: each drives one sample from its prompt to its last token. As in verl, they are registered by name:
- * `single_turn`, `tool_agent`, and custom loops. Every sample runs its own loop, so a slow tool delays no other sample.
+ * Agent loops. Each loop drives one sample from its prompt to its last token. As in verl, loops are registered by name: `single_turn`,
+ * `tool_agent`, and custom loops. Every sample runs its own loop, so a slow tool delays no other sample.
  */
 
 import { InputError, shownValue, UserCodeError } from '../../errors.ts';
@@ -16,15 +16,15 @@ import { takeTurn } from './yield.ts';
 import type { StopReason, Trajectory } from '../types.ts';
 
 /**
- * Runs a sample to its end and returns the reason. An exception ends the run, or with trainer.onError: skip only the
- * sample; failing tools and calls are instead reported to the model as text. The reward function finds the loop's
- * `sample.state` as ScoredSample.state.
+ * Runs a sample to its end and returns the reason. An exception ends the run, or only the sample if trainer.onError is skip. Failing tools
+ * and tool calls end neither: the model reads their error as text. The reward function finds the loop's `sample.state` as
+ * ScoredSample.state.
  */
 export type AgentLoop = (sample: AgentSample) => Promise<StopReason>;
 
 export interface AgentLoopOutput {
   trajectory: Trajectory;
-  /** Decoded assistant and tool messages after the prompt. */
+  /** Decoded assistant and tool messages after the prompt, in order. */
   messages: Message[];
   /** Rewards of stateful tools, by tool; see Tool.calcReward. */
   toolRewards: Record<string, number>;
@@ -34,20 +34,20 @@ export interface AgentLoopOutput {
   toolStates: Record<string, unknown>;
   /** First observation of the environment, or ''. */
   observation: string;
-  /** State that the loop has set. */
+  /** Value that the loop has set as `sample.state`. */
   state: unknown;
-  /** Milliseconds that this sample waited for the engine, and the spans in which it waited for its tools. */
+  /** Milliseconds that the sample waited for the engine, and the spans in which it waited for its tools. */
   timing: { generateMs: number; tools: Span[] };
-  /** Error of the user's loop, tool parser or tool, if `onError` is 'skip'. */
+  /** Error of the user's loop, tool parser or tool, if `onError` is 'skip' and one of them failed. */
   fault?: UserCodeError;
 }
 
-/** Generates one answer; tool calls in it are plain text. */
+/** Agent loop `single_turn`: generates one answer. Tool calls in the answer stay plain text. */
 const singleTurn: AgentLoop = async (sample) => (await sample.generate()).stop ?? 'completed';
 
 /**
- * Generates, runs the tool calls, appends their output and generates again, until a turn has no call. An environment
- * with a `step` answers a turn without a call, and the loop continues.
+ * Agent loop `tool_agent`: generates, runs the tool calls, appends their outputs and generates again, until a turn has no call. If the
+ * environment has a `step`, it replies to a turn without a call, and the loop continues.
  */
 const toolAgent: AgentLoop = async (sample) => {
   for (;;) {
@@ -66,7 +66,7 @@ const LOOPS = new Map<string, AgentLoop>([
 
 const share = shareEntries<AgentLoop>('agent loop', (name, loop) => LOOPS.set(name, loop));
 
-/** Loop names in rows of verl's data sets. A registered loop with the same name has priority. */
+/** Names by which rows of verl's data sets refer to the built-in loops. A registered loop with the same name has priority. */
 const VERL_NAMES: Readonly<Record<string, string>> = { single_turn_agent: 'single_turn' };
 
 /**
@@ -81,7 +81,7 @@ export function registerAgentLoop(name: string, loop: AgentLoop): void {
   share(name, loop);
 }
 
-/** Returns a registered loop. Throws InputError for an unknown name. */
+/** Returns the agent loop registered under the name. Throws InputError for an unknown name. */
 export function agentLoopOf(name: string): AgentLoop {
   const loop = registered(name);
   if (loop) return loop;
@@ -167,7 +167,7 @@ function startTimer(ms: number | undefined, onEnd: () => void) {
   return ms === undefined ? undefined : setTimeout(onEnd, ms);
 }
 
-/** Name of the loop: a problem can name one, as in verl's data sets. */
+/** Name of the agent loop of a problem: its own, as in verl's data sets, or by default that of the input. */
 function loopName({ problem, agentLoop = 'tool_agent' }: AgentLoopInput): string {
   return problem.agentName ?? agentLoop;
 }

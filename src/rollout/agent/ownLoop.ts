@@ -1,4 +1,6 @@
-/** Runs a custom agent loop. Whatever the loop does, it ends with a stop reason or with one error that names it. */
+/**
+ * Runs a custom agent loop. Whatever the loop does, the run of the sample ends with a stop reason, or with an error that names the loop.
+ */
 
 import { blame, shownValue, UserCodeError } from '../../errors.ts';
 import { isMessage } from '../../tasks/problem.ts';
@@ -9,14 +11,14 @@ import { AgentSample } from './sample.ts';
 import type { TurnSampling } from './turnSampling.ts';
 import type { AgentLoopInput, Turn } from './types.ts';
 
-/** Milliseconds in which a loop must return after its sample was ended from outside. */
+/** Milliseconds that a loop has to return after its sample was ended by a timeout or an abort. */
 const LAST_WORDS_MS = 1000;
-/** Longest delay of a timer; a longer one fires immediately. */
+/** Maximum delay of a timer in milliseconds. A timer with a longer delay fires immediately. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** A sample that reports when its loop is waiting neither for the model nor for tools. */
+/** A sample that reports when its loop waits neither for the model nor for tools. */
 export class WatchedSample extends AgentSample {
-  /** Set by the caller that waits for the loop. */
+  /** Callback of `runOwnLoop`: called with true when the loop becomes idle, with false when it waits for the engine or tools again. */
   onIdle: (idle: boolean) => void = () => undefined;
   #busy = 0;
 
@@ -43,9 +45,9 @@ export class WatchedSample extends AgentSample {
 }
 
 /**
- * Returns the loop's stop reason. Throws UserCodeError if the loop throws, returns no reason, leaves invalid messages,
- * or is idle for `limits.loopTimeoutMs`. Rethrows errors of the engine unchanged. A loop that continues after its
- * sample was ended is abandoned: its turns end immediately.
+ * Runs a custom loop and returns its stop reason. Throws UserCodeError if the loop throws, returns no reason, leaves invalid messages, or
+ * is idle for `limits.loopTimeoutMs`. Rethrows errors of the engine unchanged. A loop that continues after its sample was ended is
+ * abandoned: its turns end immediately.
  * @param ended aborts when the sample must end
  */
 export async function runOwnLoop(
@@ -93,7 +95,7 @@ export async function runOwnLoop(
   }
 }
 
-/** Throws UserCodeError if a message is invalid, because rewards and reports read them. */
+/** Throws UserCodeError if a message is invalid. Otherwise the error would only show in rewards and reports, which read messages. */
 function checkMessages(what: string, messages: readonly unknown[]): void {
   const at = messages.findIndex((message) => !isMessage(message));
   if (at < 0) return;

@@ -14,8 +14,8 @@ interface SchemaSettings {
 }
 
 /**
- * Returns true if prompts contain the schemas of their tools. "auto" follows the chat template, and means no if samples
- * call no tools.
+ * Returns true if prompts contain the schemas of tools. The setting "auto" means true if samples can call tools and the chat template
+ * renders schemas.
  */
 export function writesSchemas({ multiTurn, agent }: SchemaSettings, tokenizer: ChatTokenizer): boolean {
   const { enable, toolSchemasInPrompt } = multiTurn;
@@ -23,7 +23,7 @@ export function writesSchemas({ multiTurn, agent }: SchemaSettings, tokenizer: C
   return enable && agent.defaultAgentLoop !== 'single_turn' && tokenizer.readsTools;
 }
 
-/** Encodes a problem's prompt. The tokenizer caches the result, so the samples of a group cost one encoding. */
+/** Encodes a problem's prompt. The tokenizer caches the result, so a prompt is encoded once for all samples of its group. */
 export function encodePrompt({
   tokenizer,
   problem,
@@ -34,9 +34,9 @@ export function encodePrompt({
 }
 
 /**
- * Returns the prompt of a sample. If it is too long, truncates it by tokens as `limits.truncation` sets (verl's
- * data.truncation): left keeps the last tokens, right the first, middle half of each, with an odd token at the end.
- * Throws InputError if the prompt is too long and no truncation is set.
+ * Returns the prompt of a sample as tokens. If the prompt is too long, truncates it as `limits.truncation` sets (verl's data.truncation):
+ * left keeps the last tokens, right the first, and middle half of each, with an odd token at the end. Throws InputError if the prompt is
+ * too long and no truncation is set.
  */
 export function promptOf(input: PromptInput): Uint32Array {
   const { limits, problem } = input;

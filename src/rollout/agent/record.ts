@@ -1,9 +1,8 @@
 /**
- * Records what a sample has received, its turns and tool outputs, for a checkpoint. A resumed run starts the agent loop
- * again. The record answers its requests instead of the engine and the tools, until the loop has caught up; the turn in
- * flight then continues after its last token. If the loop requests something else (because its code or the config has
- * changed, or it depends on the time), it continues from there without the record, and the rest of the record is
- * dropped.
+ * Records what a sample has received (its turns and tool outputs) for a checkpoint. A resumed run starts the agent loop again. Until the
+ * loop has caught up, the record answers its requests instead of the engine and the tools. The turn that was in flight then continues after
+ * its last token. If the loop requests something else, because its code or the config has changed or because it depends on the time, the
+ * rest of the record is dropped, and the loop continues without it.
  */
 
 import { hash } from '../../tasks/random.ts';
@@ -14,10 +13,10 @@ import type { ToolStates } from '../tools/states.ts';
 import type { DrawnSoFar, GenerateRequest, Generation, TurnEngine } from '../types.ts';
 import { nextTask } from './yield.ts';
 
-/** A turn, or the outputs of its calls. `asked` = hash of the loop's request. */
+/** One answer that the loop received: a turn, or the outputs of a turn's calls. `asked` = hash of the loop's request. */
 export type Received = { asked: number } & ({ generation: Generation } | { results: ToolResult[] });
 
-/** Result of the tools at the end of their sample, with the number of tools that failed there. */
+/** Rewards of a sample's tools at its end, and the number of tools that failed then. */
 export interface ToolsEnd {
   rewards: Record<string, number>;
   errors: number;
@@ -26,20 +25,20 @@ export interface ToolsEnd {
 /** A sample in flight, as stored in a checkpoint. */
 export interface SavedSample {
   received: Received[];
-  /** The current turn. */
+  /** Turn that the engine was generating, with the tokens sampled so far. */
   turn?: { asked: number; drawn: DrawnSoFar };
-  /** State by tool, for tools with a `save`. */
+  /** States of tools that have a `save`, by tool name. */
   toolStates?: Record<string, unknown>;
-  /** Result of a finished sample: neither its tools nor its reward function are called again. */
+  /** Rewards of a finished sample. On resume, neither its tools nor its reward function are called again. */
   scored?: { tools: ToolsEnd; reward: Reward };
 }
 
 /** Records what one sample receives, and repeats it to a resumed loop. */
 export class SampleRecord {
-  /** Set by the sample. */
+  /** States of the sample's tools. The sample sets this field. */
   states: ToolStates | undefined;
   readonly #received: Received[] = [];
-  /** Recorded answers from before the checkpoint that were not repeated to the loop yet. */
+  /** Recorded answers from before the checkpoint that the loop has not received again yet. */
   #replay: Received[];
   #turn: SavedSample['turn'];
   #scored: SavedSample['scored'];
@@ -49,10 +48,10 @@ export class SampleRecord {
   #asked: number | undefined;
   #requestId: string | undefined;
   #toolsEnd: ToolsEnd | undefined;
-  /** Tool and reward calls in flight. */
+  /** Calls of tools and of the reward function that are in flight. */
   readonly #outside = new Set<Promise<unknown>>();
 
-  /** @param line makes a saved sample wait for the other saved samples */
+  /** @param line makes a resumed sample wait for the other resumed samples */
   constructor(saved?: SavedSample, line?: StartLine) {
     this.#replay = [...(saved?.received ?? [])];
     this.#turn = saved?.turn;
@@ -62,7 +61,7 @@ export class SampleRecord {
     if (saved?.turn || saved?.scored) line?.join(this);
   }
 
-  /** Reward of the sample, if it was scored before the checkpoint. */
+  /** Reward of the sample, if the sample was scored before the checkpoint. */
   get reward(): Reward | undefined {
     return this.#scored?.reward;
   }
@@ -92,7 +91,7 @@ export class SampleRecord {
 
   /**
    * Runs tool calls, or returns their recorded outputs.
-   * @param rebuild repeats the calls of tools whose states were not saved
+   * @param rebuild repeats recorded calls of those tools whose states were not saved
    */
   async callTools(
     calls: readonly ToolCall[],
@@ -111,7 +110,7 @@ export class SampleRecord {
     return results;
   }
 
-  /** Called when the loop has ended: the rest of the record is dropped. */
+  /** Called when the loop has ended. Drops the rest of the record. */
   loopEnded(): void {
     if (this.#replay.length > 0 || this.#turn) this.#dropRest();
   }
@@ -125,7 +124,7 @@ export class SampleRecord {
     this.#line?.leave(this);
   }
 
-  /** Runs work that the sample waits for outside the engine, and marks the sample as busy meanwhile. */
+  /** Runs work outside the engine that the sample waits for. The sample counts as busy meanwhile. */
   async outside<T>(work: () => Promise<T>): Promise<T> {
     const running = work();
     this.#outside.add(running);
@@ -136,7 +135,7 @@ export class SampleRecord {
     }
   }
 
-  /** Resolves when the sample waits for no work outside the engine. */
+  /** Resolves when no tool call and no reward call of the sample is in flight. */
   async idle(): Promise<void> {
     while (this.#outside.size > 0) {
       await Promise.allSettled(this.#outside);
@@ -144,17 +143,17 @@ export class SampleRecord {
     }
   }
 
-  /** Id of the turn that the engine is generating. */
+  /** Id of the request whose turn the engine is generating. */
   get requestId(): string | undefined {
     return this.#requestId;
   }
 
-  /** Saves the sample. @param drawn tokens that the engine has sampled for the current turn */
+  /** Returns the sample's record for a checkpoint. @param drawn tokens that the engine has sampled for the current turn */
   async save(drawn: DrawnSoFar | undefined): Promise<SavedSample> {
     const received = [...this.#received, ...this.#replay];
     if (this.#scored) return { received, scored: this.#scored };
     const turn = this.#asked !== undefined && drawn ? { asked: this.#asked, drawn } : this.#turn;
-    // While a tool runs, its state can be incomplete.
+    // The state of a tool that is running can be incomplete.
     const isSame = () => this.#outside.size === 0 && this.#received.length + this.#replay.length === received.length;
     const toolStates = isSame() ? await this.states?.save() : undefined;
     const isKnown = toolStates && Object.keys(toolStates).length > 0 && isSame();
@@ -192,11 +191,11 @@ export class SampleRecord {
 }
 
 /**
- * Makes resumed samples wait for each other, so that the engine receives their turns in the order in which they joined,
- * and only after finished samples have finished again.
+ * Makes resumed samples wait for each other. The engine then receives their turns in the order in which the samples joined, and only after
+ * finished samples have run through their loops again.
  */
 export class StartLine {
-  /** Resolve function of each waiting sample; undefined until it arrives. */
+  /** Function that lets a waiting sample continue, by sample; undefined until the sample arrives. */
   readonly #samples = new Map<SampleRecord, (() => void) | undefined>();
   readonly #missing = new Set<SampleRecord>();
   readonly #opened: Promise<void>;
@@ -225,8 +224,8 @@ export class StartLine {
   }
 
   /**
-   * Resolves when all samples have arrived and continued, or after `ms`. Samples that have not arrived by then continue
-   * on their own.
+   * Resolves when all samples have arrived and continued, or after `ms` milliseconds. Samples that have not arrived by then do not wait for
+   * the others.
    */
   async opened(ms: number): Promise<void> {
     const timer = setTimeout(() => {

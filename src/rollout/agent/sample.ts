@@ -1,6 +1,6 @@
 /**
- * One sample in flight: its tokens, its messages, and the three operations of an agent loop (generate, call tools, say
- * a message). Limits, masks, log-probs and stop reasons are handled here, so that custom loops stay short.
+ * One sample in flight: its tokens, its messages, and the three operations of an agent loop (generate, call tools, add a message). Limits,
+ * masks, log-probs and stop reasons are handled here, so that custom loops stay short.
  */
 
 import type { CalledTurn } from '../../model/tokenizer/chat.ts';
@@ -21,44 +21,42 @@ import { Episode } from '../tools/episode.ts';
 import { type StateOwner, ToolStates } from '../tools/states.ts';
 import type { GenerateRequest, Generation, SamplingParams, StopReason, Trajectory } from '../types.ts';
 
-/** A sample in flight, as an agent loop sees it. */
+/** A sample in flight, as an agent loop sees and controls it. */
 export class AgentSample {
   /** Problem, tools and limits of the sample. */
   readonly input: AgentLoopInput;
   /** Messages after the prompt. */
   readonly messages: Message[] = [];
-  /** Sum of the rewards that tools returned, by tool. */
+  /** Sum of the rewards that each tool returned, by tool name. */
   readonly toolRewards: Record<string, number> = {};
-  /**
-   * Sum of these rewards by assistant turn, including steps of the environment: one number per run of 1s in the mask.
-   */
+  /** Sum of the rewards of tools and of environment steps, by assistant turn. A turn is one run of 1s in the mask. */
   readonly turnRewards: number[] = [];
-  /** Observation that the environment's `reset` returned, at the end of the prompt. */
+  /** Observation that the environment's `reset` returned. It is at the end of the prompt. */
   observation = '';
   /** Milliseconds of generation so far, and the spans in which tools or the environment ran. */
   readonly timing: { generateMs: number; tools: Span[] } = { generateMs: 0, tools: [] };
-  /** State of the loop, for the reward function. */
+  /** Value that the agent loop sets for the reward function. */
   state: unknown = undefined;
   /** States of stateful tools, by tool; set when the sample ends. */
   toolStates: Record<string, unknown> = {};
-  /** Request that the engine has not answered yet. */
+  /** Answer of the engine that the sample waits for; undefined if it waits for none. */
   generating: Promise<Generation> | undefined;
   #prompt: Uint32Array;
   readonly #tokens = new TokenLog();
   readonly #signal: AbortSignal;
   readonly #states: ToolStates;
   readonly #episode: Episode | undefined;
-  /** True if the last turn ended without an end token, which must still be written. */
+  /** True if the last turn ended without an end token. The token must then be added before the next message. */
   #open = false;
-  /** Token that ended the last turn: a stop token or an end token. */
+  /** Token with which the last turn ended: a stop token or an end token. */
   #endToken: number | undefined;
   #timedOut = false;
   #counts = { numTurns: 0, numToolCalls: 0, numToolErrors: 0 };
 
-  /** Error of the engine, or a tool's invalid output. It stands even if the loop has caught it. */
+  /** Error of the engine, or the error of a tool with an invalid output. It is rethrown after the loop, even if the loop has caught it. */
   failure: { error: unknown } | undefined;
 
-  /** Aborting `signal` ends the sample. Throws InputError if the prompt is longer than the limits. */
+  /** Creates a sample, which ends when `signal` aborts. Throws InputError if the prompt is longer than the limits. */
   constructor(input: AgentLoopInput, signal: AbortSignal) {
     this.input = input;
     this.#signal = signal;
@@ -105,9 +103,9 @@ export class AgentSample {
   }
 
   /**
-   * Generates the model's next turn. `turn` changes sampling settings for this turn alone. The loop must end the sample
-   * if `stop` is set. If it calls this again without adding a message, the same turn continues. Throws InputError for a
-   * setting that a turn must not change; see TurnSampling.
+   * Generates the model's next turn. `turn` changes sampling settings for this turn alone. If the result has `stop`, the loop must end the
+   * sample. If the loop calls `generate` again without adding a message, the same turn continues. Throws InputError for a setting that a
+   * turn must not change; see TurnSampling.
    */
   async generate(turn: TurnSampling = {}): Promise<Turn> {
     const sampling = turnSampling(this.input.sampling, turn);
@@ -129,21 +127,21 @@ export class AgentSample {
    * if the sample must end.
    */
   async callTools(calls: ToolCall[]): Promise<StopReason | undefined> {
-    // The environment must see the last turn too, although the model does not read the reply.
+    // The environment must receive the last turn too, although the model does not read its reply.
     if (!this.#episode && this.#isLastTurn) return 'max_turns';
     if (this.#counts.numToolCalls + calls.length > this.input.limits.maxToolCalls) return 'max_tool_calls';
     this.#counts.numToolCalls += calls.length;
     return this.#answer('tool', await this.#runTools(calls, this.input.tools), this.#called(calls));
   }
 
-  /** True if the environment answers turns without a call. */
+  /** True if the environment replies to turns without a tool call. */
   get canStep(): boolean {
     return this.#episode?.stepTool !== undefined;
   }
 
   /**
-   * Passes a turn without a call to the environment and appends its reply. Returns a stop reason if the sample must
-   * end. Throws InputError if the environment has no `step`.
+   * Passes a turn without a tool call to the environment and appends the reply. Returns a stop reason if the sample must end. Throws
+   * InputError if the environment has no `step`.
    */
   async step(text: string): Promise<StopReason | undefined> {
     const tool = this.#episode?.stepTool;
@@ -164,7 +162,7 @@ export class AgentSample {
     return this.#counts.numTurns >= this.input.limits.maxAssistantTurns;
   }
 
-  /** Appends messages that the model did not write, before its next turn. Returns a stop reason if they do not fit. */
+  /** Appends messages that the model did not write, before its next turn. Returns a stop reason if the messages do not fit. */
   say(...messages: Message[]): StopReason | undefined {
     const wrong = messages.findIndex((message) => !isMessage(message));
     if (wrong >= 0) throw new TypeError(`say() was given ${shownValue(messages[wrong])}, not { role, content }`);
@@ -177,18 +175,18 @@ export class AgentSample {
     for (const message of messages) this.input.onMessage?.(message);
   }
 
-  /** Number of the model's turns. */
+  /** Number of turns of the model so far. */
   get numTurns(): number {
     return this.#counts.numTurns;
   }
 
-  /** Number of tokens that the sample can still add. */
+  /** Number of tokens that can still be added to the sample. */
   get tokensLeft(): number {
     const { limits } = this.input;
     return Math.min(limits.maxResponseLength, limits.contextLength - this.#prompt.length) - this.#tokens.length;
   }
 
-  /** Called once, after `ms`: the sample now ends with a timeout. */
+  /** Ends the sample with a timeout. Called once, when its time limit has passed. */
   timeOut(): void {
     this.#timedOut = true;
   }
@@ -213,7 +211,7 @@ export class AgentSample {
     return wrong;
   }
 
-  /** Returns the tokens for training, with the stop reason. */
+  /** Returns the sample's tokens for training, with its stop reason. */
   trajectory(stopReason: StopReason): Trajectory {
     return {
       promptIds: this.#prompt,
@@ -231,12 +229,12 @@ export class AgentSample {
     this.input.onEvent?.({ turn: this.#counts.numTurns, ...event });
   }
 
-  /** Stop reason of a sample that was ended from outside. */
+  /** Stop reason of a sample that was ended by its time limit or by an abort. */
   get endReason(): StopReason {
     return this.#timedOut ? 'timeout' : 'aborted';
   }
 
-  /** Stop reason for the limit that `tokensLeft` reached. */
+  /** Stop reason of a sample in which no more tokens fit, depending on which limit it has reached. */
   #outOf(): StopReason {
     const { maxResponseLength, contextLength } = this.input.limits;
     return maxResponseLength <= contextLength - this.#prompt.length ? 'max_tokens' : 'context_overflow';
@@ -289,7 +287,7 @@ export class AgentSample {
     }
   }
 
-  /** Control token after a turn's calls, if the format has one and tools can be called. */
+  /** Control token that the model writes after a turn's calls, if the call format has one and the sample has tools. */
   get #stopToken(): string | undefined {
     const { tools, toolParser = parseHermes } = this.input;
     return tools.length > 0 ? toolParser.stopToken : undefined;
@@ -300,13 +298,15 @@ export class AgentSample {
     return id === undefined || stopTokenIds.includes(id) ? stopTokenIds : [...stopTokenIds, id];
   }
 
-  /** Removes the token that ended the turn, whose name would otherwise be in the text. */
+  /**
+   * Returns a turn without the token that ended it, if texts name control tokens. Otherwise the name of the end token would be in the text.
+   */
   #withoutEnd(generation: Generation): Generation {
     const named = this.#stopToken !== undefined && this.#endToken !== undefined;
     return named ? { ...generation, tokenIds: generation.tokenIds.subarray(0, -1) } : generation;
   }
 
-  /** Calls that the outputs answer, for templates that need them. */
+  /** Returns the calls of a turn for chat templates that need them to render the outputs. Undefined for other call formats. */
   #called(calls: ToolCall[]): CalledTurn | undefined {
     const stopToken = this.#stopToken;
     if (stopToken === undefined) return undefined;
@@ -384,10 +384,10 @@ export class AgentSample {
   #extend(messages: Message[], called?: CalledTurn): StopReason | undefined {
     const { tokenizer } = this.input;
     const rest = tokenizer.encodeContinuation(messages, called);
-    // The template continues after an end token. If the model did not sample one, it is added here with mask 0, like
-    // all of this text.
+    // The chat template continues after an end token. If the model has not sampled one, it is added here with mask 0, like all of this
+    // text.
     const continuation = this.#open && !called ? Uint32Array.of(tokenizer.eosTokenIds[0], ...rest) : rest;
-    // Like verl: output that leaves no space for an answer is not appended.
+    // An output that leaves no space for an answer of the model is not appended, as in verl.
     if (continuation.length >= this.tokensLeft) return this.#outOf();
     this.#tokens.push({ responseIds: continuation });
     return undefined;

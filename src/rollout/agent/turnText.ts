@@ -1,4 +1,4 @@
-/** Contents of a turn from the engine: one value per token, its text, and the calls in it for chat templates. */
+/** Reads a turn from the engine: checks that each token has its values, decodes the text, and converts calls for chat templates. */
 
 import type { CalledTurn, ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { cutAtStop } from '../decode/stopStrings.ts';
@@ -8,7 +8,7 @@ import type { Generation } from '../types.ts';
 
 /**
  * Returns the text of a turn, truncated at its stop string.
- * @param named control tokens to keep as text, for call formats that use them
+ * @param named control tokens whose names stay in the text, for call formats that use them
  */
 export function turnText(
   tokenizer: ChatTokenizer,
@@ -21,8 +21,8 @@ export function turnText(
 }
 
 /**
- * Returns calls with the names and ids that templates render.
- * @param before number of tool calls of the sample before these
+ * Returns calls with the names and ids that chat templates render.
+ * @param before number of tool calls that the sample made before these
  */
 export function calledTurn(
   calls: readonly ToolCall[],
@@ -32,7 +32,7 @@ export function calledTurn(
   return { calls: named, stopToken, ...(endToken !== undefined && { end: endToken }) };
 }
 
-/** Throws RangeError if a token has no value; otherwise the sample would be trained on 0 instead. */
+/** Throws RangeError if a token lacks a value. Otherwise the sample would be trained with 0 as that value. */
 export function checkGeneration(generation: Generation): void {
   const { length } = generation.tokenIds;
   for (const name of TURN_FIELDS)

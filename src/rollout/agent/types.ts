@@ -12,71 +12,68 @@ import type { SampleRecord } from './record.ts';
 
 /** Limits of one sample. */
 export interface AgentLimits extends ToolLimits {
-  /** Tokens of the prompt. A longer prompt is refused, or truncated as `truncation` sets. */
+  /** Maximum number of tokens of the prompt. A longer prompt is refused, or truncated as `truncation` sets. */
   maxPromptLength: number;
-  /** Part of a longer prompt that is removed. Default: 'error', which refuses it. */
+  /** Part that is removed from a prompt that is too long. Default: 'error', which refuses such a prompt. */
   truncation?: 'error' | 'left' | 'right' | 'middle';
-  /** Tokens after the prompt, including tool output. */
+  /** Maximum number of tokens after the prompt, tool outputs included. */
   maxResponseLength: number;
-  /** Tokens in all: the size of a slot of the KV cache. */
+  /** Maximum number of tokens of the full sample: the size of a slot of the KV cache. */
   contextLength: number;
-  /** Number of the model's turns. */
+  /** Maximum number of turns of the model. */
   maxAssistantTurns: number;
-  /** Tool calls in the sample. */
+  /** Maximum number of tool calls in the sample. */
   maxToolCalls: number;
-  /** Milliseconds for the sample. Default: no limit. */
+  /** Time limit of the sample in milliseconds. Default: no limit. */
   sampleTimeoutMs?: number;
-  /** Milliseconds for which a custom loop can be idle, i.e. in neither generate nor callTools. Default: no limit. */
+  /** Maximum milliseconds that a custom loop can be idle, i.e. in neither generate nor callTools. Default: no limit. */
   loopTimeoutMs?: number;
-  /**
-   * 'stop' ends a sample with parse_error if a call cannot be read. 'tell' reports the error to the model. Default:
-   * 'tell'.
-   */
+  /** 'stop' ends the sample with parse_error if a tool call cannot be read. 'tell' reports the error to the model. Default: 'tell'. */
   onParseError?: 'tell' | 'stop';
-  /** Like onParseError, for a tool that throws (tool_failure) or takes too long (timeout). */
+  /** Like onParseError, but for a tool that throws (tool_failure) or takes too long (timeout). */
   onToolFailure?: 'tell' | 'stop';
 }
 
 /** Input of an agent loop. */
 export interface AgentLoopInput {
-  /** Generates its turns. */
+  /** Engine that generates the sample's turns. */
   engine: TurnEngine;
-  /** Tokenizer of the model that generates. */
+  /** Tokenizer of the model that generates the sample. */
   tokenizer: ChatTokenizer;
-  /** Tools of the sample; single-turn if empty. */
+  /** Tools of the sample. If the list is empty, the default loop ends after one turn. */
   tools: Tool[];
   /** Environment of the problem; its tools are among `tools`. */
   environment?: Environment;
   /** Problem that the sample answers. */
   problem: Problem;
-  /** Unique per sample; identifies its cache on the engine. */
+  /** Id that is unique per sample, by which the engine finds the sample's cache. */
   requestId: string;
   /** Random key of the sample; see GenerateRequest. */
   key: [number, number];
-  /** Sampling settings; `maxNewTokens` limits a turn, and the limits below apply to the sample. */
+  /** Sampling settings. `maxNewTokens` limits one turn; `limits` apply to the complete sample. */
   sampling: SamplingParams;
   /** Limits of the sample. */
   limits: AgentLimits;
-  /** Parser of tool calls. Default: Hermes. */
+  /** Parser of tool calls. Default: that of the Hermes format. */
   toolParser?: ToolParser;
   /**
    * True to put the tools' schemas into the prompt through the chat template. Default: false, so that the prompt stays
    * short.
    */
   toolSchemasInPrompt?: boolean;
-  /** True to constrain tool calls to the tools' schemas. The parser must name its format. */
+  /** True to constrain tool calls to the tools' schemas. The parser must then have a `callFormat`. */
   constrainToolCalls?: boolean;
-  /** Records what the sample receives, for a checkpoint, and repeats what it received before one. */
+  /** Records for a checkpoint what the sample receives. In a resumed run, repeats what the sample received before the checkpoint. */
   record?: SampleRecord;
-  /** Ends the sample with stop reason 'aborted'; its tokens are kept. */
+  /** Signal that ends the sample with stop reason 'aborted'; its tokens are kept. */
   signal?: AbortSignal;
   /** Name of a registered agent loop. Default: 'tool_agent'. */
   agentLoop?: string;
-  /** If a custom loop or tool parser fails: 'stop' throws; 'skip' sets the sample's `fault`. Default: 'stop'. */
+  /** Consequence if a custom loop or a tool parser fails: 'stop' throws, 'skip' sets the sample's `fault`. Default: 'stop'. */
   onError?: 'stop' | 'skip';
   /** Called at the end of each span of the sample's time. */
   onEvent?: (event: SampleEvent) => void;
-  /** Called with the tokens of a turn (0, 1, ...) as they are sampled, for display; see GenerateRequest. */
+  /** Called with tokens as they are sampled, and with the number of their turn (0, 1, ...), for display; see GenerateRequest. */
   onTokens?: (tokenIds: readonly number[], turn: number) => void;
   /** Called with each complete message after the prompt: turns of the model and outputs of tools. */
   onMessage?: (message: Message) => void;
@@ -84,7 +81,7 @@ export interface AgentLoopInput {
 
 /** One turn of the model. */
 export interface Turn {
-  /** Text of the turn, without its end token. */
+  /** Text of the turn without its end token. */
   content: string;
   /**
    * 'length' = the turn reached the `maxNewTokens` passed to `generate`. The loop can continue, with `say` or another
@@ -93,6 +90,6 @@ export interface Turn {
   finishReason: 'stop' | 'length';
   /** Tool calls in the turn; empty without tools. */
   calls: ToolCall[];
-  /** Set if the sample must end here: a limit of the run was reached, it was aborted, or it is out of time. */
+  /** Stop reason, set if the sample must end after this turn: it has reached a limit or its time limit, or was aborted. */
   stop?: StopReason;
 }

@@ -4,8 +4,8 @@
  */
 
 /**
- * Adds a pattern to an automaton, starting at node `from`; no edge of the pattern leads back to `from`. Returns the
- * pattern's last node.
+ * Adds the nodes of a pattern to an automaton, starting at node `from`. No edge of the pattern leads back to `from`. Returns the pattern's
+ * last node.
  */
 export type Pattern = (nfa: Nfa, from: number) => number;
 
@@ -13,7 +13,7 @@ export type Pattern = (nfa: Nfa, from: number) => number;
 export class Nfa {
   /** Edges of each node: [first byte, last byte, next node]. */
   readonly edges: [number, number, number][][] = [];
-  /** Nodes that each node reaches without a byte. */
+  /** Nodes that can be reached from each node without reading a byte. */
   readonly free: number[][] = [];
 
   node(): number {
@@ -46,7 +46,7 @@ export const sequence =
   (nfa, from) =>
     patterns.reduce((at, pattern) => pattern(nfa, at), from);
 
-/** Matches one of the patterns. */
+/** Matches any one of the patterns. */
 export const oneOf =
   (...patterns: Pattern[]): Pattern =>
   (nfa, from) => {
@@ -75,7 +75,7 @@ export const many =
     return loop;
   };
 
-/** Matches the pattern at most `times` times. */
+/** Matches the pattern from 0 to `times` times. */
 export const upTo =
   (times: number, pattern: Pattern): Pattern =>
   (nfa, from) => {
@@ -89,7 +89,7 @@ export const upTo =
     return to;
   };
 
-/** No state: no word continues with this byte. */
+/** State in which no word can continue. */
 export const DEAD = -1;
 const UNKNOWN = -2;
 
@@ -98,9 +98,9 @@ export class ByteAutomaton {
   readonly start: number;
   readonly #nfa = new Nfa();
   readonly #end: number;
-  /** [nodes] fewest bytes from a node to the end. */
+  /** [nodes] minimum number of bytes from a node to the end of a word. */
   readonly #bytesLeft: number[];
-  /** Nodes of each state, ascending, and the next state for each byte. */
+  /** Nodes of each state in ascending order, and the next state for each byte. */
   readonly #nodes: number[][] = [];
   readonly #next: Int32Array[] = [];
   readonly #left: number[] = [];
@@ -119,7 +119,7 @@ export class ByteAutomaton {
     return row[byte];
   }
 
-  /** True if the bytes so far are a complete word. */
+  /** True if the bytes read so far are a complete word. */
   isEnd(state: number): boolean {
     return this.#nodes[state].includes(this.#end);
   }
@@ -139,7 +139,7 @@ export class ByteAutomaton {
   /** Returns the state of these nodes and of all nodes reachable from them without a byte. */
   #state(nodes: number[]): number {
     const all = new Set(nodes);
-    // Iterating a set includes elements added during the loop.
+    // Iterating over a set also visits the elements that are added during the loop.
     for (const node of all) for (const to of this.#nfa.free[node]) all.add(to);
     const sorted = [...all].sort((a, b) => a - b);
     const key = sorted.join();
@@ -152,7 +152,7 @@ export class ByteAutomaton {
   }
 }
 
-/** Breadth-first search backwards from the end, one byte per round. */
+/** Searches backwards from the end, breadth first, with one byte per round. */
 function bytesLeft({ edges, free }: Nfa, end: number): number[] {
   const [byByte, byNothing]: number[][][] = [edges.map(() => []), edges.map(() => [])];
   edges.forEach((list, from) => list.forEach(([, , to]) => byByte[to].push(from)));

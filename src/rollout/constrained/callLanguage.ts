@@ -1,4 +1,4 @@
-/** Follows a turn's text byte by byte, in and out of tool calls. */
+/** Languages that follow a turn's text byte by byte, outside and inside tool calls. */
 
 import { ByteAutomaton, DEAD, oneOf } from './byteAutomaton.ts';
 import { advance, prefixFunction } from '../decode/stopStrings.ts';
@@ -6,25 +6,25 @@ import type { SamplingParams } from '../types.ts';
 import { value } from './jsonGrammar.ts';
 import { CALL_OPENS, callsGrammar, type CallableTool, type CallFormat, toolCallGrammar } from './toolGrammar.ts';
 
-/** The settings that constrain a turn. */
+/** Settings of a request that constrain its turn. */
 export type TurnConstraint = Pick<SamplingParams, 'toolCalls' | 'toolCallFormat' | 'requiredCalls' | 'jsonSchema'>;
 
-/** True if some tokens of the turn are not allowed. */
+/** True if the constraint can forbid tokens in the turn. */
 export const isConstrained = ({ toolCalls = [], jsonSchema }: TurnConstraint): boolean =>
   toolCalls.length > 0 || jsonSchema !== undefined;
 
 export interface CallLanguage {
-  /** True if a complete turn cannot be followed by any other text. */
+  /** True if a turn must end once it is complete, because no text can follow. */
   readonly isWhole?: boolean;
   /** Returns the state after a byte; DEAD if no valid call continues with it. Every turn starts in state 0. */
   step(state: number, byte: number): number;
-  /** True inside an incomplete call. */
+  /** True if the state is inside an incomplete tool call. */
   isCall(state: number): boolean;
-  /** Minimum number of bytes to the end of the call; 0 outside of one. */
+  /** Minimum number of bytes from a state to the end of its call; 0 outside a call. */
   bytesLeft(state: number): number;
 }
 
-/** Returns the language of a turn under a constraint. */
+/** Returns the language of turns that a constraint allows. */
 export function turnLanguage(constraint: TurnConstraint): CallLanguage {
   const { toolCalls: tools = [], toolCallFormat: format = 'hermes', requiredCalls, jsonSchema } = constraint;
   const calls = tools.length > 0 ? [callsGrammar(tools, format, requiredCalls === 'one')] : [];
@@ -33,15 +33,15 @@ export function turnLanguage(constraint: TurnConstraint): CallLanguage {
   return callLanguage(tools, format);
 }
 
-/** Returns the language of a turn with valid calls of these tools. */
+/** Returns the language of turns in which all calls of these tools are valid. */
 function callLanguage(tools: readonly CallableTool[], format: CallFormat): CallLanguage {
   const automaton = new ByteAutomaton(toolCallGrammar(tools, format));
   return format === 'llama3_json' ? new WholeTurn(automaton) : new TaggedCalls(automaton);
 }
 
 /**
- * Calls that start at a tag anywhere in the text. States below the tag's length count its matched bytes; higher states
- * belong to the call.
+ * Language of turns in which calls start at a tag anywhere in the text. A state below the tag's length is the number of matched bytes of
+ * the tag. Higher states are inside a call.
  */
 class TaggedCalls implements CallLanguage {
   readonly #tag = new TextEncoder().encode(CALL_OPENS);
@@ -72,7 +72,7 @@ class TaggedCalls implements CallLanguage {
   }
 }
 
-/** One language for the full turn. The turn can end at any place where no call is open. */
+/** Language of turns that must match one grammar from start to end. The turn can end at any place where no call is open. */
 class WholeTurn implements CallLanguage {
   readonly isWhole: boolean;
   readonly #turn: ByteAutomaton;

@@ -1,9 +1,9 @@
 /**
- * Constrained decoding: a CallGuide masks the tokens that would make a tool call invalid. Text around calls is free,
- * unless the turn must be calls or JSON.
+ * Constrained decoding. A CallGuide masks the tokens that would make a tool call invalid. Text around calls is not constrained, unless the
+ * turn must consist of calls or JSON.
  *
- * States are those of callLanguage.ts. For each state, the allowed tokens and the fewest tokens to the end of the call
- * are computed once and cached.
+ * States are those of callLanguage.ts. For each state, the allowed tokens and the minimum number of tokens to the end of the call are
+ * computed once and cached.
  */
 
 import { InputError } from '../../errors.ts';
@@ -13,22 +13,22 @@ import { type CallLanguage, type TurnConstraint, turnLanguage } from './callLang
 import { TokenTrie } from './trie.ts';
 
 interface Allowed {
-  /** Tokens that can come next. */
+  /** Ids of the tokens that can come next. */
   ids: Uint32Array;
-  /** For each of `ids`, the fewest tokens from there to the end of the call; 0 outside a call. */
+  /** For each token of `ids`, the minimum number of tokens from there to the end of the call; 0 outside a call. */
   tokensLeft: Uint16Array;
   most: number;
-  /** Bit mask; undefined if every token is allowed. */
+  /** Bit mask of the tokens that can come next; undefined if every token is allowed. */
   mask: Uint32Array | undefined;
 }
 
-/** State after the end token of a turn that nothing can follow. */
+/** State after the end token of a turn that must end there. */
 const ENDED = -2;
 
-/** Marks a state whose distance in tokens is unknown. */
+/** Number of tokens to the end of a call from a state if no path of tokens to the end was found. */
 const FAR = 0xffff;
 
-/** One turn under a guide, token by token. */
+/** One turn that a guide constrains, token by token. */
 export class GuidedTurn {
   readonly #guide: CallGuide;
   #state: number;
@@ -62,13 +62,13 @@ export class CallGuide {
   readonly #vocabSize: number;
   readonly #language: CallLanguage;
   readonly #trie: TokenTrie;
-  /** Tokens without bytes that can follow a complete turn. */
+  /** Tokens without bytes that can follow a complete turn, such as the end token. */
   readonly #ends: readonly number[];
   readonly #allowed = new Map<number, Allowed>();
   readonly #tokensLeft = new Map<number, number>();
 
   /**
-   * @param vocabSize tokens that the model can sample; tokens that the tokenizer lacks have no bytes
+   * @param vocabSize number of tokens that the model can sample; those that the tokenizer lacks have no bytes
    * @param stopTokenIds tokens that end the turn
    */
   constructor(
@@ -97,8 +97,8 @@ export class CallGuide {
   }
 
   /**
-   * Bits of the tokens that can come next, [ceil(V / 32)]; undefined = all. A call can start only if it fits into
-   * `left` tokens, and is forced to end in time.
+   * Returns the tokens that can come next as bits, [ceil(V / 32)]; undefined = all. A call can start only if it fits into `left` tokens,
+   * and an open call is forced to end within them.
    */
   mask(state: number, left: number): Uint32Array | undefined {
     const allowed = this.#allowedAt(state);
@@ -107,10 +107,7 @@ export class CallGuide {
     return inTime.length > 0 ? this.#bits(inTime) : allowed.mask; // too late: the turn is truncated whatever follows
   }
 
-  /**
-   * Returns masks of the guessed tokens, up to the first forbidden one, and of the token after them. `left` tokens
-   * remain.
-   */
+  /** Returns one mask per guessed token, up to the first forbidden guess, and one for the token after the guesses. `left` tokens remain. */
   masks(state: number, guesses: readonly number[], left: number): (Uint32Array | undefined)[] {
     const masks = [this.mask(state, left)];
     for (const [i, token] of guesses.entries()) {
@@ -143,8 +140,8 @@ export class CallGuide {
   }
 
   /**
-   * Tokens whose bytes are all allowed, and the states after them. Tokens without bytes are allowed in free text only,
-   * and after a turn that must end only those that end it.
+   * Returns the tokens whose bytes are all allowed, and the state after each. Tokens without bytes, such as control tokens, are allowed
+   * only in free text. If the turn must end, only the tokens that end it are allowed.
    */
   #reach(state: number): { ids: Uint32Array; next: Int32Array } {
     const isWhole = this.#language.isWhole === true;
@@ -159,8 +156,8 @@ export class CallGuide {
   }
 
   /**
-   * Minimum number of tokens from a state to the end of its call, among the paths that are shortest in bytes. Every byte reduces
-   * the distance, so this ends although calls can have any length.
+   * Minimum number of tokens from a state to the end of its call, among those paths that are shortest in bytes. Every byte of such a path
+   * reduces the distance, so the search ends although calls can have any length.
    */
   #tokensTo(state: number): number {
     if (state === ENDED) return 0;

@@ -1,27 +1,27 @@
 /**
- * JSON that fits a schema, as a language over bytes. Members are in the order of the schema, optional members can be
- * omitted, and at most one space follows ":" and ",".
+ * Grammar of JSON that fits a schema, as a language over bytes. Members are in the order of the schema, optional members can be omitted,
+ * and at most one space follows ":" and ",".
  *
- * Enforced limits of the schema: `maxLength`, `minLength` up to MAX_LEAST, a `minItems` of 1, `enum`, and the
- * range of an integer with at most MAX_RANGE values; for other numbers only the sign. Values without a type are nested
- * at most FREE_LEVELS deep. The tool's own check still reads the call and reports other errors.
+ * The grammar enforces these limits of the schema: `maxLength`, `minLength` up to MAX_LEAST, a `minItems` of 1, `enum`, and the range of an
+ * integer with at most MAX_RANGE values. For the range of other numbers it enforces only the sign. Values without a type are nested at most
+ * FREE_LEVELS deep. The check of the parsed call reports all other errors.
  */
 
 import type { ArgumentSchema, ToolSchema } from '../../tasks/toolSchema.ts';
 import { bytes, literal, many, type Nfa, oneOf, optional, type Pattern, sequence, upTo } from './byteAutomaton.ts';
 
-/** Largest range of integers that is enumerated. */
+/** Largest range of integers whose values are all listed in the grammar. */
 export const MAX_RANGE = 256;
-/** Largest `minLength` that is unrolled, in characters. */
+/** Largest `minLength` that the grammar enforces, in characters. */
 const MAX_LEAST = 64;
 const FREE_LEVELS = 2;
-/** Digits of a number before and after the point, so that all JSON parsers read the same value. */
+/** Maximum number of digits before and after the decimal point, so that all JSON parsers read the same value. */
 const MAX_DIGITS = 15;
 
 export const space = optional(literal(' '));
 const digit = bytes([0x30, 0x39]);
 
-/** "<" is escaped, so that a name or a choice cannot contain a tag. */
+/** Returns a value as JSON. "<" is escaped, so that a name or an allowed value cannot contain the tag of a call. */
 export const json = (value: unknown): string => JSON.stringify(value).replaceAll('<', '\\u003c');
 
 /** Returns the pattern of a JSON value that fits the schema. */
@@ -39,7 +39,7 @@ export function value(schema: ArgumentSchema): Pattern {
   return object({ ...schema, type: 'object', properties: properties ?? {}, additionalProperties });
 }
 
-/** A value without a type in the schema. */
+/** Returns the pattern of a value whose type the schema does not set. */
 function anything(levels: number): Pattern {
   const scalars = ['string', 'number', 'boolean', 'null'].map((type) => value({ type }));
   if (levels === 0) return oneOf(...scalars);
@@ -71,8 +71,9 @@ export const object = ({ properties, required = [], additionalProperties }: Tool
   );
 
 /**
- * Follows two alternatives in parallel: no member yet, and at least one member, after which a comma follows.
- * @param more value of any additional members
+ * Returns the pattern of an object. Follows two alternatives in parallel: no member so far, and at least one member, after which the next
+ * one needs a comma.
+ * @param more pattern of the values of additional members
  */
 function objectOf(members: { member: Pattern; isRequired: boolean }[], more?: Pattern): Pattern {
   const others = more && { member: sequence(string({}), literal(':'), space, more), isRequired: false };
@@ -95,7 +96,7 @@ function objectOf(members: { member: Pattern; isRequired: boolean }[], more?: Pa
   };
 }
 
-/** A new node after `from`, so that other nodes can lead to it too. */
+/** Returns a new node that is reached from `from` without a byte. Other nodes can lead to it too. */
 function joined(nfa: Nfa, from: number): number {
   const to = nfa.node();
   nfa.free[from].push(to);
@@ -122,13 +123,15 @@ const exponent = sequence(
   upTo(1, digit),
 );
 
-/** JSON's strings in valid UTF-8 that contain neither tag of a call: "<" is not followed by "t" or "/". */
+/** Returns the pattern of a JSON string in valid UTF-8. It cannot contain the tags of a call, because "<" is not followed by "t" or "/". */
 function string(length: Length): Pattern {
   const character = (ascii: Ranges, beyond: boolean) => oneOf(bytes(...ascii), escaped, utf8(beyond));
   return sequence(literal('"'), characters(character, length), literal('"'));
 }
 
-/** Strings without quotes and escapes, for formats that write texts unquoted. Line breaks and tabs are allowed. */
+/**
+ * Returns the pattern of a text without quotes and escapes, for call formats that write texts unquoted. Line breaks and tabs are allowed.
+ */
 export function rawText(length: Length): Pattern {
   const breaks: Ranges = [
     [0x09, 0x0a],
@@ -148,8 +151,8 @@ function characters(
 ): Pattern {
   const least = Math.min(minLength, maxLength ?? MAX_LEAST, MAX_LEAST);
   const leastOf = (pattern: Pattern) => sequence(...Array.from({ length: least }, () => pattern));
-  // With a length limit, characters beyond U+FFFF and "<" are excluded: the first count twice, and "<" needs to look
-  // ahead.
+  // A string with a length limit cannot contain characters beyond U+FFFF, which count twice, nor "<", after which one more character must
+  // be known.
   if (maxLength !== undefined) {
     const plain = character(ASCII, false);
     return sequence(leastOf(plain), upTo(maxLength - least, plain));
@@ -160,14 +163,14 @@ function characters(
   return sequence(leastOf(one), many(one), optional(opening));
 }
 
-/** All characters except control characters, `"`, `<` and `\`. */
+/** ASCII characters except control characters, `"`, `<` and `\`. */
 const ASCII: Ranges = [
   [0x20, 0x21],
   [0x23, 0x3b],
   [0x3d, 0x5b],
   [0x5d, 0x7f],
 ];
-/** All of these except "/" and "t". */
+/** ASCII characters as above, but without "/" and "t". */
 const NO_TAG: Ranges = [
   [0x20, 0x21],
   [0x23, 0x2e],
@@ -186,7 +189,7 @@ const escaped = sequence(
   ),
 );
 
-/** A multi-byte character as RFC 3629 allows it. Characters beyond U+FFFF only if `beyond`. */
+/** Returns the pattern of a multi-byte character as RFC 3629 allows it. Characters beyond U+FFFF match only if `beyond` is true. */
 function utf8(beyond: boolean): Pattern {
   const more = bytes([0x80, 0xbf]);
   const within = [

@@ -1,11 +1,11 @@
-/** Grammar of valid tool calls, built from the tools' schemas, in the formats that tools/parser.ts reads. */
+/** Grammar of valid tool calls, made from the schemas of tools, in the formats that tools/parser.ts parses. */
 
 import { InputError } from '../../errors.ts';
 import type { ArgumentSchema, ToolSchema } from '../../tasks/toolSchema.ts';
 import { bytes, literal, many, oneOf, optional, type Pattern, sequence } from './byteAutomaton.ts';
 import { json, object, rawText, space, value } from './jsonGrammar.ts';
 
-/** Call signature of a tool, as plain data, so that it can be sent to a worker. */
+/** Name and parameters of a tool, as plain data that can be sent to a worker. */
 export interface CallableTool {
   name: string;
   parameters: ToolSchema;
@@ -18,8 +18,8 @@ export const CALL_OPENS = '<tool_call>';
 const CALL_CLOSES = '</tool_call>';
 
 /**
- * Grammar after CALL_OPENS, up to and including CALL_CLOSES. In Llama 3's format, which has no tags, the grammar of a
- * complete turn.
+ * Returns the grammar of the text after the opening tag of a call, up to and including the closing tag. In Llama 3's format, which has no
+ * tags, returns the grammar of a complete turn.
  */
 export function toolCallGrammar(tools: readonly CallableTool[], format: CallFormat = 'hermes'): Pattern {
   if (format === 'llama3_json') return llamaTurn(jsonCall(tools, 'parameters'));
@@ -27,7 +27,7 @@ export function toolCallGrammar(tools: readonly CallableTool[], format: CallForm
   return sequence(lineBreak, call, lineBreak, literal(CALL_CLOSES));
 }
 
-/** Grammar of a turn that consists of calls: exactly one, or at least one. */
+/** Returns the grammar of a turn that consists only of calls: exactly one, or at least one. */
 export function callsGrammar(tools: readonly CallableTool[], format: CallFormat, isSingle: boolean): Pattern {
   const isTagged = format !== 'llama3_json';
   const call = isTagged ? sequence(literal(CALL_OPENS), toolCallGrammar(tools, format)) : jsonCall(tools, 'parameters');
@@ -44,7 +44,7 @@ function jsonCall(tools: readonly CallableTool[], argumentsKey: string): Pattern
   return sequence(literal('{"name":'), space, oneOf(...calls), literal('}'));
 }
 
-/** Formats that write texts unquoted and everything else as JSON. */
+/** Grammars of a call in the formats that write texts unquoted and all other values as JSON. */
 const CALLS_WITHOUT_QUOTES = { qwen3_coder: xmlCall, glm: glmCall };
 
 function xmlCall({ name, parameters: { properties, required = [] } }: CallableTool): Pattern {
@@ -99,7 +99,10 @@ function xmlValue(format: CallFormat, tool: string, key: string, schema: Argumen
   throw new InputError(`Tool "${tool}": no choice of "${key}" can be written in format ${format}. Change its enum.`);
 }
 
-/** A turn that starts with "{" consists of calls separated by ";". Any other turn is free. */
+/**
+ * Returns the grammar of a turn in Llama 3's format. A turn that starts with "{" consists of calls separated by ";". Any other turn is free
+ * text.
+ */
 function llamaTurn(call: Pattern): Pattern {
   const blank = bytes([0x09, 0x0d], [0x20, 0x20]);
   const free = sequence(bytes([0x00, 0x08], [0x0e, 0x1f], [0x21, 0x7a], [0x7c, 0xff]), many(bytes([0x00, 0xff])));

@@ -1,7 +1,4 @@
-/**
- * Stores a vocabulary's tokens by their bytes. An automaton that refuses a prefix refuses all tokens with that prefix
- * in one test.
- */
+/** Stores the tokens of a vocabulary by their bytes. If an automaton refuses a prefix, one test excludes all tokens with that prefix. */
 
 import { tokenBytes, type Vocabulary } from '../../model/tokenizer/vocabulary.ts';
 import { DEAD } from './byteAutomaton.ts';
@@ -12,12 +9,12 @@ const NONE = -1;
 export class TokenTrie {
   /** Tokens without bytes. */
   readonly empty: number[] = [];
-  /** Byte, first child, next sibling and first token of each node; node 0 is the root. */
+  /** Per node: its byte, first child, next sibling and first token. Node 0 is the root. */
   readonly #byte: Uint8Array;
   readonly #child: Int32Array;
   readonly #sibling: Int32Array;
   readonly #token: Int32Array;
-  /** For each token, another token with the same bytes. */
+  /** For each token, another token with the same bytes (a linked list). */
   readonly #same: Int32Array;
   #nodes = 1;
 
@@ -33,7 +30,7 @@ export class TokenTrie {
     }
   }
 
-  /** Calls `visit` with every token that `step` accepts from `start`, and the state after it. */
+  /** Calls `visit` with every token whose bytes `step` accepts from the state `start`, and with the state after the token. */
   walk(
     start: number,
     step: (state: number, byte: number) => number,

@@ -1,6 +1,6 @@
 /**
- * Samples tokens with penalties, logit biases, masks and a minimum length, and records entropies and top log-probs. The
- * buffers are created for the first request that needs one of these; plain requests never use them.
+ * Samples tokens with penalties, logit biases, masks and a minimum length, and records entropies and top log-probs. Its buffers are created
+ * for the first request that needs one of these. Other requests never use them.
  */
 
 import type { Gpu, View } from '../../gpu/device.ts';
@@ -18,7 +18,7 @@ import { maskLogits, maskWords } from '../../gpu/ops/mask_logits.ts';
 import { sample } from '../../gpu/ops/sample.ts';
 import type { SamplingParams } from '../types.ts';
 
-/** Views of the decoder that both kinds of sampling use. */
+/** Buffers of the decoder that are used by both plain and adjusted sampling. */
 interface DrawViews {
   /** [slots, 8] */ control: View;
   /** [slots, 4] */ stops: View;
@@ -26,7 +26,9 @@ interface DrawViews {
   /** [slots, cap, 3] */ drawn: View;
 }
 
-/** Rows to sample from: logits [R, V] and their stats at `temperature`, for entries first .. first + n - 1 of live. */
+/**
+ * Rows to sample from: the logits [R, V] and their stats at `temperature`. The samples are for entries first .. first + n - 1 of `live`.
+ */
 interface DrawRows {
   logits: View;
   stats: View;
@@ -36,13 +38,13 @@ interface DrawRows {
   temperature: number;
 }
 
-/** Details of one slot's sampled tokens. */
+/** Entropies and most likely tokens at the positions of a slot's sampled tokens. */
 export interface DrawDetails {
   entropies: Float32Array;
   alternatives: { tokenId: number; logProb: number }[][];
 }
 
-/** True for a request that plain sampling cannot serve. */
+/** True if a request uses settings that plain sampling does not support. */
 export function isAdjusted(s: SamplingParams): boolean {
   const penalised = (s.repetitionPenalty ?? 1) !== 1 || Boolean(s.presencePenalty) || Boolean(s.frequencyPenalty);
   const changed = penalised || Boolean(s.minNewTokens) || Boolean(s.logitBias?.length);
@@ -80,9 +82,9 @@ export class AdjustedDraws {
   readonly #details: View;
   /** [slots, words of V bits] */
   readonly #masks: View;
-  /** Mask in each slot's row of #masks; undefined = all bits set. */
+  /** Mask that each slot's row of #masks has; undefined = all bits set. */
   readonly #masked: (Uint32Array | undefined)[];
-  /** Number of alternatives that each slot requested. */
+  /** Number of top log-probs that each slot's request has asked for. */
   readonly #wanted: Uint8Array;
 
   constructor(gpu: Gpu, own: DrawViews, slots: number, vocabSize: number, cap: number) {
@@ -102,7 +104,7 @@ export class AdjustedDraws {
     this.#masked = Array.from({ length: slots }, () => undefined);
   }
 
-  /** Prepares a slot for a turn. `drawnIds` were sampled in the same turn before it was preempted. */
+  /** Prepares a slot for a turn. `drawnIds` are tokens of the same turn that were sampled before it was preempted. */
   arm(slot: number, sampling: SamplingParams, contextIds: Uint32Array, drawnIds: ArrayLike<number>): void {
     const { repetitionPenalty = 1, presencePenalty = 0, frequencyPenalty = 0, logitBias = [] } = sampling;
     const { minNewTokens = 0, topLogprobs: wanted = 0 } = sampling;
@@ -120,7 +122,7 @@ export class AdjustedDraws {
     this.#gpu.write(this.#counts, this.#countsOf(contextIds, drawnIds), slot * this.#V);
   }
 
-  /** Limits the slot's next tokens to a mask, [maskWords(V)] bits; undefined = all tokens. */
+  /** Allows only the tokens of a mask to follow next in a slot: [maskWords(V)] bits; undefined = all tokens. */
   mask(slot: number, mask: Uint32Array | undefined): void {
     if (mask === this.#masked[slot]) return;
     const words = maskWords(this.#V);
@@ -128,7 +130,7 @@ export class AdjustedDraws {
     this.#masked[slot] = mask;
   }
 
-  /** Records one sampled token for each entry; `slots` are the entries' slots, in order. */
+  /** Records the sampling of one token for each entry. `slots` are the slots of the entries, in order. */
   record(rows: DrawRows, slots: number[]): void {
     const gpu = this.#gpu;
     const { logits, stats, live, first, n, temperature } = rows;
@@ -148,13 +150,13 @@ export class AdjustedDraws {
     if (slots.some((slot) => this.#wanted[slot] > 0)) topLogprobs(gpu, { ...after, extras: this.#extras });
   }
 
-  /** Returns the range of the details of `count` tokens of a slot, for `Gpu.readRanges`. */
+  /** Returns the byte range with the details of `count` sampled tokens of a slot, for `Gpu.readRanges`. */
   detailsRange(slot: number, from: number, count: number): { view: View; offset: number; bytes: number } {
     const row = DETAIL_WIDTH * 4;
     return { view: this.#details, offset: (slot * this.#cap + from) * row, bytes: count * row };
   }
 
-  /** Decodes what was read from `detailsRange`. */
+  /** Decodes the bytes that were read from the range of `detailsRange`. */
   detailsOf(slot: number, buffer: ArrayBuffer): DrawDetails {
     const [words, floats] = [new Uint32Array(buffer), new Float32Array(buffer)];
     const count = words.length / DETAIL_WIDTH;

@@ -1,6 +1,6 @@
 /**
- * GPU half of rollout: KV cache, slot state, and the two passes (prefill, decode step). Between passes the host reads
- * only the slots' states. Sampled tokens are read with them if they are few, otherwise when a sequence ends.
+ * GPU half of rollout: the KV cache, the slots' states, and the two kinds of passes (prefill and decode step). Between passes the host
+ * reads only the slots' states. It reads sampled tokens together with the states if they are few, otherwise when a sequence ends.
  */
 
 import type { Gpu, View } from '../../gpu/device.ts';
@@ -19,30 +19,30 @@ export type { Draw, DrawnTokens, SlotSetup } from './draws.ts';
 export interface DecoderSizes {
   /** Maximum number of sequences that can run at the same time. */
   maxNumSeqs: number;
-  /** Tokens after the prompt that one slot can hold. */
+  /** Maximum number of tokens after the prompt in one slot. */
   slotCapacity: number;
-  /** Number of distinct prompts cached at the same time, and their longest length. */
+  /** Maximum number of distinct prompts in the cache, and their maximum length. */
   maxPrompts: number;
   maxPromptLength: number;
-  /** Rows of one prefill pass. */
+  /** Maximum number of rows of a prefill pass. */
   maxBatchedTokens: number;
   /** Maximum number of rows of logits in a pass with speculative decoding. Default: maxNumSeqs. */
   verifyRows?: number;
 }
 
-/** Host copy of the rows of a prefill pass. */
+/** Rows of a prefill pass as arrays on the host. */
 export interface PrefillRows {
   tokens: number[];
   positions: number[];
   kvRows: number[];
-  /** Four numbers per row. */
+  /** Key ranges of attention, four numbers per row. */
   ranges: number[];
 }
 
-/** A sample that is compared with a guess: the slot samples from its next row only if the guess was right. */
+/** A token to sample and compare with a guess. The slot samples from its next row only if the guess was right. */
 export interface DraftCheck extends Draw {
   expected: number;
-  /** Like `setMask`, if the slot's sampling has `toolCalls`. */
+  /** Allowed tokens as in `setMask`. Only for a slot whose sampling has `toolCalls`. */
   mask?: Uint32Array | undefined;
 }
 
@@ -57,7 +57,7 @@ export class Decoder {
   readonly #headRows: View;
   readonly #identity: View;
   readonly #live: { prefill: View; decode: View };
-  /** [head rows, 4] samples of a pass that checks guesses. */
+  /** [head rows, 4] tokens to sample in a pass that checks guesses */
   readonly #checks: View;
   readonly #slots: SlotRows;
   readonly #draws: Draws;
@@ -110,17 +110,17 @@ export class Decoder {
     return this.#gpu.adapter.isSoftware;
   }
 
-  /** Allocates the buffers that the first request with penalties, a minimum length or constrained calls needs. */
+  /** Allocates the buffers for requests with penalties, a minimum length or constrained calls before the first such request. */
   reserveAdjusted(): void {
     this.#draws.reserveAdjusted();
   }
 
-  /** Bytes that `readState` reads back. */
+  /** Number of bytes that `readState` reads back. */
   get stateBytes(): number {
     return this.#draws.views.reduce((sum, { bytes }) => sum + bytes, 0);
   }
 
-  /** First KV row of a slot's own region, and of a cached prompt. */
+  /** First KV row of a slot's own region, and of the region of a cached prompt. */
   ownStart(slot: number): number {
     return this.sizes.maxPrompts * this.sizes.maxPromptLength + slot * this.sizes.slotCapacity;
   }
@@ -129,24 +129,24 @@ export class Decoder {
     return prompt * this.sizes.maxPromptLength;
   }
 
-  /** Must be called after the weights have changed. */
+  /** Must be called after the weights have changed and before the next pass. */
   weightsChanged(): void {
     this.#headStale = true;
   }
 
-  /** Prepares a slot for a new turn, which starts with the next prefill pass. */
+  /** Prepares a slot for a new turn, which starts in the next prefill pass. */
   setSlot(slot: number, setup: SlotSetup): void {
     const { prefixStart, promptLength, ownStart } = setup;
     this.#slots.set(slot, [prefixStart, promptLength, ownStart, 0]);
     this.#draws.arm(slot, setup);
   }
 
-  /** Sets the tokens that can follow next in a slot, as bits; undefined = all. Its sampling must have `toolCalls`. */
+  /** Sets the tokens that can follow next in a slot, as bits; undefined = all. The slot's sampling must have `toolCalls`. */
   setMask(slot: number, mask: Uint32Array | undefined): void {
     this.#draws.mask(slot, mask);
   }
 
-  /** Records a prefill pass, and samples the first token of every slot in `draws`. */
+  /** Records a prefill pass, and the sampling of the first token of every slot in `draws`. */
   prefill(rows: PrefillRows, draws: Draw[]): void {
     const N = rows.tokens.length;
     const [headRows, drawsByRow] = distinctRows(this.#draws.byKind(draws));
@@ -163,8 +163,8 @@ export class Decoder {
   }
 
   /**
-   * Records a pass over guessed tokens. Round r samples from row r of every slot that has one and whose earlier guesses
-   * were all right. `expected` of a slot's last row is 0xffffffff.
+   * Records a pass that checks guessed tokens. Round r samples from row r of each slot that has such a row and whose earlier guesses were
+   * all right. `expected` is 0xffffffff in the last row of a slot.
    */
   verify(rows: PrefillRows, rounds: DraftCheck[][]): void {
     const gpu = this.#gpu;
@@ -188,7 +188,7 @@ export class Decoder {
     acceptDraft(gpu, { entries, state: this.#draws.state, first: 0, n: sorted[0].length, resume: true });
   }
 
-  /** Chooses the slots that the next decode steps advance. */
+  /** Sets the slots for which the next decode steps sample tokens. */
   setLive(slots: number[]): void {
     const draws = this.#draws.byKind(slots.map((slot) => ({ slot, row: 0 })));
     this.#decoding = draws.map(({ slot }, row) => ({ slot, row }));
@@ -206,14 +206,14 @@ export class Decoder {
     this.#draw(this.#identity, n, this.#live.decode, this.#decoding);
   }
 
-  /** Submits recorded work without waiting, so that more can be recorded while the device works. */
+  /** Submits the recorded work without waiting for it, so that more can be recorded while the device works. */
   submit(): void {
     this.#gpu.flush();
   }
 
   /**
-   * Runs recorded work and reads the state of every slot, [slots, STATE_WIDTH]. `readDrawn` usually needs no other
-   * read-back after it. With `Gpu.startTimer` it also returns the GPU's milliseconds since the last call.
+   * Runs the recorded work and reads the state of every slot, [slots, STATE_WIDTH]. After it, `readDrawn` usually needs no other read-back.
+   * With `Gpu.startTimer`, also returns the GPU's milliseconds since the last call.
    */
   async readState(): Promise<{ state: Uint32Array; gpuTimes?: GpuTimes | undefined }> {
     this.#gpu.timeAs(undefined);
@@ -223,17 +223,17 @@ export class Decoder {
     return { state: new Uint32Array(data[0]), gpuTimes: times && { prefill, decode, sample: drawing } };
   }
 
-  /** Reads the tokens that slots sampled this turn: `count` per slot, starting at index `from`. */
+  /** Reads tokens that slots have sampled in this turn: `count` per slot, from index `from` on. */
   readDrawn(slots: { slot: number; from?: number; count: number }[]): Promise<DrawnTokens[]> {
     return this.#draws.read(slots);
   }
 
-  /** Computes logits of `R` rows of the pass, then samples one token for each entry. */
+  /** Records the logits of `R` rows of the pass, then the sampling of one token for each entry. */
   #draw(headRows: View, R: number, live: View, draws: Draw[]): void {
     this.#draws.record(R, live, draws, 0, this.#recordLogits(headRows, R, draws[0]));
   }
 
-  /** Records logits of `R` rows and their stats at the temperature of `draw`. Returns that temperature. */
+  /** Records the logits of `R` rows and their stats, at the temperature of the slot of `draw`. Returns this temperature. */
   #recordLogits(headRows: View, R: number, { slot }: Draw): number {
     if (this.#headStale) this.#head.refresh();
     this.#headStale = false;
@@ -252,7 +252,7 @@ export class Decoder {
   }
 }
 
-/** Distinct rows of some draws, and the draws with their row replaced by its index among them. */
+/** Returns the distinct rows that tokens are sampled from, and the draws with each row replaced by its index among the distinct rows. */
 function distinctRows(draws: Draw[]): [rows: number[], draws: Draw[]] {
   const rows = [...new Set(draws.map((d) => d.row))];
   const place = new Map(rows.map((row, i) => [row, i]));

@@ -1,7 +1,4 @@
-/**
- * Samples tokens from logits on the GPU: holds each slot's sampling settings and sampled tokens, and records the
- * sampling of a pass.
- */
+/** Sampling of tokens on the GPU: stores each slot's sampling settings and sampled tokens, and records the sampling in a pass. */
 
 import type { Gpu, View } from '../../gpu/device.ts';
 import { headStats } from '../../gpu/ops/head.ts';
@@ -12,32 +9,32 @@ import { SlotRows } from './slotRows.ts';
 import type { DrawnSoFar } from '../tokenLog.ts';
 import type { SamplingParams } from '../types.ts';
 
-/** Settings of a slot for a turn. Rows are rows of the KV cache. */
+/** Settings of a slot for a turn. Row numbers are of the KV cache. */
 export interface SlotSetup {
   prefixStart: number;
   promptLength: number;
   ownStart: number;
-  /** The full context; its length is the position of the first token to sample. */
+  /** Token ids of the full context. Their number is the position of the first token to sample. */
   contextIds: Uint32Array;
-  /** Number of tokens at its end that this turn sampled before it was preempted. */
+  /** Number of tokens at the end of the context that this turn sampled before it was preempted. */
   drawnBefore: number;
   key: [number, number];
   sampling: SamplingParams;
 }
 
-/** One token to sample for a slot from a row of the pass. */
+/** A token to sample: for a slot, from the logits of a row of the pass. */
 export interface Draw {
   slot: number;
   row: number;
 }
 
-/** Tokens that a slot has sampled in a turn, and their requested details. */
+/** Tokens that a slot has sampled in a turn, with the details that its request asked for. */
 export interface DrawnTokens extends DrawnSoFar, Partial<DrawDetails> {}
 
-/** [token, position of the next, tokens sampled, 0 live | 1 stopped | 2 full] of a slot. */
+/** State of a slot: [last token, position of the next token, tokens sampled, 0 live | 1 stopped | 2 full]. */
 const STATE_WIDTH = 4;
 
-/** A slot's row of the states that `Decoder.readState` returns. */
+/** Returns a slot's row of the states that `Decoder.readState` returned. */
 export function slotState(
   state: Uint32Array,
   slot: number,
@@ -46,10 +43,10 @@ export function slotState(
   return { drawnCount, end: end === 1 ? 'stop' : end === 2 ? 'length' : undefined };
 }
 
-/** Up to this many bytes of sampled tokens are read with the state, because that is cheaper than a second read-back. */
+/** If all sampled tokens have at most this many bytes, they are read together with the state, which is cheaper than a second read-back. */
 const READ_WITH_STATE_BYTES = 1 << 19;
 
-/** Owns the slots' sampling state on the GPU, and records sampling. */
+/** Owns the sampling state of the slots on the GPU, and records sampling. */
 export class Draws {
   readonly #gpu: Gpu;
   readonly #head: Head;
@@ -61,10 +58,10 @@ export class Draws {
   readonly #state: SlotRows;
   readonly #drawn: View;
   readonly #temperatures: Float64Array;
-  /** 1 = the slot samples through #adjusted, which exists after the first such request. */
+  /** 1 = the slot's request needs #adjusted, which is created for the first such request. */
   readonly #isAdjusted: Uint8Array;
   #adjusted: AdjustedDraws | undefined;
-  /** Contents of #drawn at the last read. */
+  /** Bytes of #drawn as of the last read-back. */
   #kept: ArrayBuffer | undefined;
 
   constructor(gpu: Gpu, head: Head, vocabSize: number, maxNumSeqs: number, slotCapacity: number) {
@@ -81,7 +78,7 @@ export class Draws {
     this.#isAdjusted = new Uint8Array(maxNumSeqs);
   }
 
-  /** Prepares a slot for its next turn; `flush` uploads the settings. */
+  /** Prepares a slot for its next turn. `flush` uploads the settings. */
   arm(slot: number, { contextIds, drawnBefore, key, sampling }: SlotSetup): void {
     const greedy = sampling.temperature === 0;
     const bits = new Float32Array([greedy ? 0 : 1 / sampling.temperature, sampling.topP, sampling.minP]);
@@ -109,7 +106,7 @@ export class Draws {
     for (const rows of [this.#control, this.#stops, this.#state]) rows.flush();
   }
 
-  /** Buffers for sampling with more than temperature and truncation; created at first use. */
+  /** Returns the sampling for penalties, masks, minimum lengths, entropies and top log-probs. Its buffers are allocated at first use. */
   reserveAdjusted(): AdjustedDraws {
     const [slots, V, cap] = [this.#maxNumSeqs, this.#vocabSize, this.#slotCapacity];
     return (this.#adjusted ??= new AdjustedDraws(this.#gpu, this.#views(), slots, V, cap));
@@ -123,7 +120,7 @@ export class Draws {
     return this.#temperatures[slot];
   }
 
-  /** Sorts draws so that those of one kernel call are neighbours. */
+  /** Sorts tokens to sample, so that those of one kernel call are adjacent. */
   byKind<D extends Draw>(draws: D[]): D[] {
     return [...draws].sort(
       (a, b) => this.#kind(a) - this.#kind(b) || this.#temperatures[a.slot] - this.#temperatures[b.slot],
@@ -131,8 +128,8 @@ export class Draws {
   }
 
   /**
-   * Samples from the head's logits [R, V] for entries of `live` from `first` on, one kind and temperature at a time.
-   * `current` is the temperature of the head's stats. Returns the temperature afterwards.
+   * Records sampling from the head's logits [R, V] for the entries of `live` from `first` on, in one kernel call per kind and temperature.
+   * `current` is the temperature of the head's stats. Returns the temperature of the stats afterwards.
    */
   record(R: number, live: View, draws: Draw[], first: number, current: number): number {
     const V = this.#vocabSize;
@@ -159,23 +156,20 @@ export class Draws {
     return current;
   }
 
-  /**
-   * Views to read after a pass: the slots' state, and all sampled tokens if they are few, because they are usually
-   * needed next.
-   */
+  /** Buffers to read after a pass: the slots' state, and all sampled tokens if they are few, because they are usually read next. */
   get views(): View[] {
     return this.#drawn.bytes <= READ_WITH_STATE_BYTES ? [this.state, this.#drawn] : [this.state];
   }
 
   /**
-   * Caches the contents of `views`, so that `read` needs no read-back until more tokens are sampled. A pass can be in
-   * flight by then; the scheduler requests only tokens that this state counts.
+   * Stores the contents of `views`, so that `read` needs no read-back until more tokens are sampled. Another pass can be in flight by then,
+   * but the scheduler reads only the tokens that the stored state counts.
    */
   keep([, drawn]: (ArrayBuffer | undefined)[]): void {
     this.#kept = drawn;
   }
 
-  /** Reads the tokens that slots sampled this turn: `count` per slot, starting at index `from`. */
+  /** Reads tokens that slots have sampled in this turn: `count` per slot, from index `from` on. */
   async read(slots: { slot: number; from?: number; count: number }[]): Promise<DrawnTokens[]> {
     const cap = this.#slotCapacity;
     const parts = slots.map(({ slot, from = 0, count }) => ({
@@ -207,7 +201,7 @@ export class Draws {
   }
 }
 
-/** Decodes [count, 3] words as sample.wgsl writes them. */
+/** Decodes words [count, 3] that sample.wgsl has written. */
 function drawnTokens(buffer: ArrayBuffer): DrawnTokens {
   const [u32, f32] = [new Uint32Array(buffer), new Float32Array(buffer)];
   const count = u32.length / 3;

@@ -2,7 +2,7 @@
 
 import type { Gpu, View } from '../../gpu/device.ts';
 
-/** Owns the table and a host copy of its rows. */
+/** Owns a table with one row per slot on the GPU, and a copy of it on the host. */
 export class SlotRows {
   readonly view: View;
   readonly #gpu: Gpu;
@@ -21,7 +21,8 @@ export class SlotRows {
   }
 
   /**
-   * Uploads the rows set since the last call, neighbours together. Call it before recording a kernel that reads them.
+   * Uploads the rows that were set since the last call, adjacent rows together. Call `flush` before recording a kernel that reads the
+   * table.
    */
   flush(): void {
     const slots = [...this.#changed.keys()].sort((a, b) => a - b);

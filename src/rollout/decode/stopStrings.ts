@@ -1,6 +1,6 @@
 /**
- * Stop strings, matched byte by byte over tokens. A string can be inside a token, span several, or end inside one, and
- * a character can be split between two. One matcher per turn; it continues after a preemption.
+ * Matches stop strings byte by byte over a turn's tokens. A stop string can be inside a token, span several, or end inside one, and a
+ * character can be split between two tokens. Each turn has one matcher, which continues after a preemption.
  */
 
 import { tokenBytes, type Vocabulary } from '../../model/tokenizer/vocabulary.ts';
@@ -8,7 +8,7 @@ import { tokenBytes, type Vocabulary } from '../../model/tokenizer/vocabulary.ts
 /** Maximum number of stop strings of a request. */
 export const MAX_STOP_STRINGS = 16;
 
-/** Throws RangeError for strings that cannot be matched. */
+/** Throws RangeError for stop strings that are empty or too many. */
 export function checkStopStrings(stop: readonly string[]): void {
   if (stop.length > MAX_STOP_STRINGS)
     throw new RangeError(`${stop.length} stop strings were given. At most ${MAX_STOP_STRINGS} are allowed.`);
@@ -20,11 +20,11 @@ export function checkStopStrings(stop: readonly string[]): void {
 export class StopMatcher {
   readonly #vocabulary: Vocabulary;
   readonly #patterns: { text: string; bytes: Uint8Array; fallback: Uint32Array }[];
-  /** Number of bytes of each pattern at the end of the text so far. */
+  /** For each pattern, the number of its first bytes that the text so far ends with. */
   readonly #matched: number[];
   #tokensBefore: number;
 
-  /** @param minNewTokens a string that completes before this number of tokens is ignored, as in vLLM */
+  /** @param minNewTokens a stop string that is completed before this number of tokens is ignored, as in vLLM */
   constructor(stop: readonly string[], vocabulary: Vocabulary, minNewTokens = 0) {
     const encoder = new TextEncoder();
     this.#vocabulary = vocabulary;
@@ -37,7 +37,8 @@ export class StopMatcher {
   }
 
   /**
-   * Adds the next token. Returns the string that it completes, the one that ends first; undefined if it completes none.
+   * Adds the next token. Returns the stop string that the token completes, the first one if there are several; undefined if the token
+   * completes none.
    */
   feed(token: number): string | undefined {
     this.#tokensBefore--;
@@ -49,9 +50,7 @@ export class StopMatcher {
     return this.#tokensBefore > 0 ? undefined : found;
   }
 
-  /**
-   * Feeds a byte to every pattern, even after a match: if the match does not count, the next token continues from here.
-   */
+  /** Feeds a byte to every pattern, even after a match. A match that does not count (minNewTokens) does not end the search. */
   #step(byte: number): string | undefined {
     let found: string | undefined;
     this.#patterns.forEach(({ text, bytes, fallback }, p) => {
@@ -64,7 +63,7 @@ export class StopMatcher {
 }
 
 /**
- * Length of the longest prefix of `bytes` at the end of the text, after `byte` follows `matched` matching bytes
+ * Returns the length of the longest prefix of `bytes` that the text ends with after `byte`. Before, `matched` bytes matched
  * (Knuth-Morris-Pratt).
  */
 export function advance(bytes: Uint8Array, fallback: Uint32Array, matched: number, byte: number): number {
@@ -81,18 +80,18 @@ export function prefixFunction(bytes: Uint8Array): Uint32Array {
 }
 
 /**
- * Returns the text of a turn up to its stop string, and including the string only with `include`.
+ * Returns the text of a turn up to its stop string. Includes the stop string only if `include` is true.
  *
- * @param before text without the turn's last token, which completed the string
+ * @param before text of the turn without its last token, which completed the stop string
  */
 export function cutAtStop(text: string, before: string, stop: string, include: boolean): string {
-  // A character that is incomplete in `before` decodes to replacement characters there.
+  // A character that is incomplete in `before` is decoded to replacement characters at its end.
   const whole = before.replace(/\ufffd+$/, '').length;
   const at = text.indexOf(stop, Math.max(0, whole - stop.length + 1));
   return at < 0 ? text : text.slice(0, at + (include ? stop.length : 0));
 }
 
-/** Number of characters at the end of a text that can be the start of a stop string. */
+/** Returns the number of characters at the end of a text that can be the start of a stop string. */
 export function heldBack(text: string, stop: readonly string[]): number {
   const ofOne = (string: string) => {
     for (let n = Math.min(string.length, text.length); n > 0; n--) if (text.endsWith(string.slice(0, n))) return n;

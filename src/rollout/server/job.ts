@@ -1,4 +1,4 @@
-/** One request inside the server, from its arrival to its answer. A preempted request waits again in between. */
+/** One request in the server, from its arrival to its answer. A preempted request waits again before it continues. */
 
 import { concat } from '../../concat.ts';
 import type { GuidedTurn } from '../constrained/guide.ts';
@@ -9,40 +9,40 @@ import { concatTokens, TURN_FIELDS } from '../tokenLog.ts';
 import type { CachedSequence } from './kvCache.ts';
 import { TurnClock } from './turnClock.ts';
 
-/** Readers on the host that need each sampled token. Without them, tokens are read only when the job ends. */
+/** Matchers on the host that need each sampled token. Without them, tokens are read back only when the job ends. */
 export interface Watchers {
   stops: StopMatcher | undefined;
   guide: GuidedTurn | undefined;
 }
 
-/** A job that holds a slot. */
+/** A job that has a slot. */
 export type RunningJob = Job & { cached: CachedSequence };
 
-/** One request, with its tokens and its place in the cache. */
+/** One request with its tokens, its state and its place in the cache. */
 export class Job {
   readonly request: GenerateRequest;
   readonly clock: TurnClock | undefined;
-  /** Constrains the next token to a valid tool call. */
+  /** Constraint on the next tokens, if the request's tool calls are constrained. */
   readonly guide: GuidedTurn | undefined;
   phase: 'waiting' | 'prefill' | 'decode' = 'waiting';
-  /** Number of the sample in order of arrival. The first is served first and preempted last. */
+  /** Number of the job's sample in order of arrival. The lowest number is served first and preempted last. */
   arrival = 0;
-  /** Context of the request, and the tokens sampled before a preemption. */
+  /** Context of the request, followed by the tokens that were sampled before preemptions. */
   contextIds: Uint32Array;
   cached: CachedSequence | undefined;
-  /** Context tokens after the prompt that are computed, or will be by a pass in flight. */
+  /** Number of context tokens after the prompt whose keys and values are in the cache, or will be after the passes in flight. */
   computedTokens = 0;
-  /** Tokens sampled since the job got its slot, as of the last read-back. */
+  /** Number of tokens sampled since the job got its slot, as of the last read-back. */
   drawnCount = 0;
-  /** Maximum number of tokens that passes in flight can sample. */
+  /** Maximum number of tokens that the passes in flight can sample for the job. */
   tokensInFlight = 0;
-  /** Tokens sampled since the job got its slot that the host has read. */
+  /** Tokens that the host has read, of those sampled since the job got its slot. */
   hostTokens: number[] = [];
-  /** Stop string that the last token completes. */
+  /** Stop string that the last token has completed. */
   stopString: string | undefined;
   aborted = false;
   readonly #stops: StopMatcher | undefined;
-  /** Tokens sampled between two preemptions. */
+  /** Tokens sampled so far, one part for each time that the job had a slot. */
   readonly #segments: DrawnTokens[] = [];
   readonly #resolve: (generation: Generation) => void;
   readonly #reject: (error: unknown) => void;
@@ -73,12 +73,12 @@ export class Job {
     return this.request.sampling.maxNewTokens - this.drawnBefore - this.drawnCount - this.tokensInFlight;
   }
 
-  /** True if stop strings or the caller need the tokens before the job ends. */
+  /** True if the tokens are needed on the host before the job ends: for stop strings, or for the caller's display. */
   get isWatched(): boolean {
     return this.#stops !== undefined || this.request.onTokens !== undefined;
   }
 
-  /** Called when the job gets its slot, in which `computedTokens` of its context tokens are computed already. */
+  /** Called when the job gets its slot. The keys and values of `computedTokens` of its context tokens are in the slot already. */
   start(cached: CachedSequence, computedTokens: number): RunningJob {
     this.phase = 'prefill';
     this.clock?.enter('prefill');
@@ -92,7 +92,7 @@ export class Job {
     this.clock?.enter('queue');
   }
 
-  /** Adds tokens that the host has read; drops those after a stop string. */
+  /** Adds tokens that the host has read. Drops the tokens after a stop string. */
   takeTokens(tokenIds: Uint32Array): void {
     const before = this.hostTokens.length;
     for (const token of tokenIds) {
@@ -105,7 +105,7 @@ export class Job {
     this.request.onTokens?.(this.hostTokens.slice(before));
   }
 
-  /** Stores the tokens sampled since the job got its slot; they become part of the context. */
+  /** Stores the tokens that were sampled since the job got its slot. They become part of the context. */
   keepDrawn(drawn: DrawnTokens, weightVersion: number): void {
     this.#keep({ ...drawn, weightVersions: new Uint32Array(drawn.tokenIds.length).fill(weightVersion) });
     this.drawnCount = 0;
@@ -113,7 +113,7 @@ export class Job {
     this.hostTokens = [];
   }
 
-  /** Tokens sampled until the last preemption. */
+  /** Tokens of the request that were sampled before its last preemption. */
   get drawnSoFar(): DrawnSoFar {
     const { logMass, ...drawn } = concatTokens(this.#segments, TURN_FIELDS);
     return { ...drawn, ...(logMass.some((m) => m !== 0) && { logMass }) };
@@ -127,7 +127,7 @@ export class Job {
     this.#reject(error);
   }
 
-  /** Adds tokens that another engine has sampled, as if this one had before a preemption. */
+  /** Adds tokens that another engine has sampled, as if this engine had sampled them before a preemption. */
   #resumeAfter(drawn: DrawnSoFar): void {
     this.#keep(drawn);
     for (const token of drawn.tokenIds) {

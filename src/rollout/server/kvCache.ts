@@ -1,13 +1,13 @@
-/** Assigns slots and cached prompt prefixes to samples. Runs on the host only. */
+/** Assigns slots and cached prompt prefixes to samples. Only bookkeeping on the host; the keys and values are in the decoder. */
 
 export interface Prefix {
   index: number;
   tokens: Uint32Array;
-  /** Tokens whose keys and values are in the cache. */
+  /** Number of the prompt's tokens whose keys and values are in the cache. */
   computed: number;
-  /** Number of slots that use it. */
+  /** Number of slots that use the prefix. */
   users: number;
-  /** False after the weights changed: it must no longer be shared. */
+  /** False after the weights changed. The prefix must then not be shared with more samples. */
   fresh: boolean;
   lastUsed: number;
 }
@@ -16,13 +16,13 @@ export interface Prefix {
 export interface CachedSequence {
   slot: number;
   prefix: Prefix;
-  /** Tokens after the prompt whose keys and values are in the slot. */
+  /** Tokens after the prompt whose keys and values are in the slot, as ids. */
   ownTokens: number[];
-  /** Pass in which the sample's last turn ended; undefined during a turn. */
+  /** Number of the pass in which the sample's last turn ended; undefined during a turn. */
   parkedAt: number | undefined;
 }
 
-/** Manages slots and prefixes together: a sample has both or neither. */
+/** Manages slots and prefixes together: a sample has either both or neither. */
 export class KvCacheManager {
   readonly #prefixes: PrefixCache;
   readonly #free: number[];
@@ -38,8 +38,8 @@ export class KvCacheManager {
   }
 
   /**
-   * Returns the slot and prefix for a sample's turn: its own from an earlier turn, or free ones; undefined if none are
-   * free. `computed` = number of `ownTokens`, the tokens after the prompt, that are in the slot already.
+   * Returns a slot and a prefix for a sample's turn: those of its earlier turn, or free ones. Undefined if none are free. `computed` =
+   * number of `ownTokens` (the tokens after the prompt) that are in the slot already.
    */
   allocate(
     id: string,
@@ -54,7 +54,7 @@ export class KvCacheManager {
     return { cached, computed };
   }
 
-  /** Frees the sample's slot, if it has one. */
+  /** Frees the slot of a sample, if the sample has one. */
   free(id: string): void {
     const sequence = this.#sequences.get(id);
     if (!sequence) return;
@@ -63,19 +63,19 @@ export class KvCacheManager {
     this.#free.push(sequence.slot);
   }
 
-  /** Samples between two turns whose last turn ended in this pass or earlier. */
+  /** Returns the samples between two turns whose last turn ended in this pass or earlier. */
   parkedSince(pass: number): string[] {
     const parked = [...this.#sequences].filter(([, { parkedAt = Infinity }]) => parkedAt <= pass);
     return parked.map(([id]) => id);
   }
 
-  /** Clears every cached key and value, because the weights have changed. */
+  /** Frees all slots and cached prefixes, because the weights have changed. */
   reset(): void {
     for (const id of [...this.#sequences.keys()]) this.free(id);
     this.#prefixes.reset();
   }
 
-  /** Lets samples that have a slot keep its contents and their prompts. New samples compute theirs again. */
+  /** Keeps the cached contents of samples that have a slot, their prompts included. New samples compute their prompts again. */
   keepSequences(): void {
     this.#prefixes.reset();
   }
@@ -132,7 +132,7 @@ export class PrefixCache {
     if (prefix.users === 0 && !prefix.fresh) this.#free.push(prefix.index);
   }
 
-  /** Clears all entries. Entries in use are freed when their last user is released. */
+  /** Drops all entries. An entry in use is freed when its last user is released. */
   reset(): void {
     for (const prefix of this.#byKey.values()) {
       prefix.fresh = false;

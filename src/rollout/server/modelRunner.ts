@@ -1,6 +1,5 @@
 /**
- * Runs passes on the decoder and tracks those in flight. Chooses the number of decode steps per pass from the cost of
- * earlier passes.
+ * Runs passes on the decoder and tracks the passes in flight. Chooses the number of decode steps per pass from the cost of earlier passes.
  */
 
 import { ChunkLength } from './chunkLength.ts';
@@ -12,18 +11,18 @@ import type { ServerStats } from './stats.ts';
 import type { DecodePlan, TokenSource } from './tokenSource.ts';
 
 /**
- * 'on' starts a pass before the last one was read, so that the device never waits for the host. A sequence that has
- * ended then computes one pass in vain and is answered one pass later. 'auto': only if that costs less than the wait.
+ * 'on' starts a pass before the last one was read, so that the device never waits for the host. A sequence that has ended in the meantime
+ * then computes one pass in vain and is answered one pass later. 'auto' does so only if that costs less than the wait. 'off' never does.
  */
 export type AsyncScheduling = 'auto' | 'on' | 'off';
 
 export interface PassOptions {
   asyncScheduling: AsyncScheduling;
-  /** True to decide by counts alone: ignores the time of passes, and clears the estimates at each pause. */
+  /** True to schedule by counts alone: ignores how long passes take, and clears the estimates at each pause. */
   repeatable: boolean;
 }
 
-/** Starts and reads passes of the decoder. */
+/** Starts passes of the decoder, and reads their results. */
 export class ModelRunner {
   readonly #decoder: SlotDecoder;
   readonly #tokenSource: TokenSource;
@@ -32,7 +31,7 @@ export class ModelRunner {
   #chunk = new ChunkLength();
   /** Passes that were started and whose results are not yet read, oldest first. */
   #inFlight: Pass[] = [];
-  /** End of the last pass (performance.now), and true if no sequence ended in it; undefined after a break. */
+  /** Time at which the last pass ended (performance.now), and true if no sequence ended in it. Undefined after a pause. */
   #lastPass: { endedAt: number; nothingEnded: boolean } | undefined;
 
   constructor(decoder: SlotDecoder, tokenSource: TokenSource, options: PassOptions, stats: ServerStats) {
@@ -46,7 +45,7 @@ export class ModelRunner {
     return this.#inFlight.length;
   }
 
-  /** Records and submits a pass of the jobs. Returns false if the pass in flight samples all remaining tokens. */
+  /** Records and submits a pass of the jobs. Returns false without a pass if the one in flight samples all remaining tokens. */
   startPass(running: ReadonlySet<RunningJob>): boolean {
     const startedAt = performance.now();
     const wereDecoding = new Set(inPhase(running, 'decode'));
@@ -57,7 +56,7 @@ export class ModelRunner {
     if (this.passesInFlight > 0 && prefillRows + decodeRows === 0) return false;
     const firstStepAt = startedAt + (performance.now() - startedAt) / Math.max(1, steps);
     this.#learnWait(prefillRows > 0 ? prefilledAt : firstStepAt, prefillRows);
-    // Prefill samples the first token.
+    // A prefill pass also samples the first token.
     const tokensOf = (job: RunningJob) => (wereDecoding.has(job) ? steps : steps + 1);
     const decoding = inPhase(running, 'decode').map((job) => ({ job, tokens: tokensOf(job) }));
     for (const { job, tokens } of decoding) job.tokensInFlight += tokens;
@@ -77,7 +76,7 @@ export class ModelRunner {
     return true;
   }
 
-  /** True if the next pass can start before the last one was read (asynchronous scheduling). */
+  /** True if the next pass may start before the last one was read (asynchronous scheduling). */
   mayStartAhead(running: ReadonlySet<RunningJob>): boolean {
     const { asyncScheduling, repeatable } = this.#options;
     if (asyncScheduling === 'off') return false;
@@ -91,7 +90,7 @@ export class ModelRunner {
     const pass = this.#inFlight.shift()!;
     const { state, gpuTimes } = await pass.stateRead;
     const ended = performance.now();
-    // The device ran the previous pass until then.
+    // If this pass was submitted early, the device was busy with the previous pass until that one ended.
     const started = Math.max(pass.startedAt, this.#lastPass?.endedAt ?? 0);
     const { prefillRows, decodeRows } = pass;
     return { ...pass, state, times: { started, ended, prefillRows, decodeRows, ...(gpuTimes && { gpu: gpuTimes }) } };
@@ -109,14 +108,14 @@ export class ModelRunner {
     this.#tokenSource.passFinished(steps > 0 ? 'steps' : 'draft', performance.now() - startedAt, drawn);
   }
 
-  /** Forgets passes in flight and the end of the last one. Called if the server pauses or the device has failed. */
+  /** Forgets the passes in flight and the end time of the last one. Called if the server pauses or the device has failed. */
   reset(): void {
     this.#inFlight = [];
     this.#lastPass = undefined;
     if (this.#options.repeatable) this.#chunk = new ChunkLength();
   }
 
-  /** Records new context tokens, at most maxBatchedTokens, and samples the first tokens of complete contexts. */
+  /** Records new context tokens, at most maxBatchedTokens, and the sampling of the first token of each complete context. */
   #prefill(jobs: RunningJob[]): number {
     if (jobs.length === 0) return 0;
     const { rows, draws, ready, cachedTokens } = planPrefill(this.#decoder, jobs);
@@ -129,14 +128,14 @@ export class ModelRunner {
     return rows.tokens.length;
   }
 
-  /** Records as many decode steps as are worthwhile before the next read-back, or one pass over guessed tokens. */
+  /** Records as many decode steps as are worthwhile before the next read-back, or one pass that checks guessed tokens. */
   #decode(jobs: RunningJob[]): { steps: number; rows: number } {
     if (jobs.length === 0) return { steps: 0, rows: 0 };
     const { maxSteps, draft } = this.#tokenSource.plan(jobs);
     if (draft) return this.#verify(draft);
     const left = jobs.map((job) => job.tokensLeft);
     const steps = Math.min(maxSteps, this.#chunk.next(left, this.passesInFlight > 0));
-    // Neighbours in a batch that share a prompt read the same keys.
+    // Jobs that share a prompt are adjacent in the batch, so that they read the same keys.
     jobs.sort((a, b) => a.cached.prefix.index - b.cached.prefix.index || a.cached.slot - b.cached.slot);
     this.#decoder.setLive(jobs.map((job) => job.cached.slot));
     for (let step = 0; step < steps; step++) {
@@ -154,14 +153,14 @@ export class ModelRunner {
   }
 
   /**
-   * True if the job can decode in this pass. A job whose next token depends on its last one waits one pass after
-   * prefill, until the host has read its first token.
+   * True if the job can sample in this pass. If its next token depends on its last one, the job waits for one pass after prefill, until the
+   * host has read its first token.
    */
   #mayDecode(job: RunningJob): boolean {
     return job.tokensLeft > 0 && (job.hostTokens.length > 0 || !this.#tokenSource.needsLastToken(job));
   }
 
-  /** Records that the device received work at `startedAt`, after waiting for the host since the last pass. */
+  /** Records that the device received work at `startedAt`, for which it had waited since the end of the last pass. */
   #learnWait(startedAt: number, prefillRows: number): void {
     if (!this.#lastPass || this.#options.repeatable) return;
     this.#chunk.learnWait(startedAt - this.#lastPass.endedAt, this.#lastPass.nothingEnded && prefillRows === 0);

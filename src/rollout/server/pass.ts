@@ -1,24 +1,24 @@
-/** One pass over the model: prefill rows, then decode steps, then one read of the slots' states. */
+/** One pass over the model: first prefill rows, then decode steps, then one read-back of the slots' states. */
 
 import type { RunningJob } from './job.ts';
 import type { GpuTimes, PassTimes } from './turnClock.ts';
 
 export interface Pass {
-  /** Jobs that sample tokens in the pass, and the maximum number of tokens for each job. */
+  /** Jobs that sample tokens in the pass, each with the maximum number of its tokens. */
   decoding: { job: RunningJob; tokens: number }[];
-  /** Jobs of `decoding` that were prefilled by an earlier pass. */
+  /** Jobs of `decoding` whose prefill was in an earlier pass. */
   wereDecoding: ReadonlySet<RunningJob>;
   /** Jobs whose context is not complete after the pass. */
   prefilling: RunningJob[];
   prefillRows: number;
   decodeRows: number;
-  /** 0 if the pass only prefills or checks guesses. */
+  /** Number of decode steps; 0 if the pass only prefills or only checks guesses. */
   steps: number;
   startedAt: number;
   stateRead: Promise<{ state: Uint32Array; gpuTimes?: GpuTimes | undefined }>;
 }
 
-/** A pass that the device has computed. */
+/** A pass that the device has computed, with its results. */
 export interface FinishedPass extends Pass {
   /** [slots, STATE_WIDTH], see slotState. */
   state: Uint32Array;

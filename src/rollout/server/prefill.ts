@@ -1,7 +1,4 @@
-/**
- * Splits the contexts of new jobs into one prefill pass: each prompt once for all jobs that share it, then the tokens
- * after it.
- */
+/** Lays out the contexts of new jobs in one prefill pass: each prompt once for all jobs that share it, then the tokens after the prompt. */
 
 import type { Draw, PrefillRows } from '../decode/decoder.ts';
 import type { RunningJob } from './job.ts';
@@ -10,14 +7,14 @@ import type { SlotDecoder } from './slotDecoder.ts';
 
 interface PrefillPass {
   rows: PrefillRows;
-  /** First tokens to sample for the jobs whose context is complete in this pass. */
+  /** First tokens to sample, for the jobs whose context is complete in this pass. */
   draws: Draw[];
   ready: RunningJob[];
-  /** Prompt tokens that other jobs had already computed. */
+  /** Number of prompt tokens that other jobs had already computed. */
   cachedTokens: number;
 }
 
-/** Returns a prefill pass with as much of the jobs' contexts as fits. */
+/** Returns a prefill pass with as many context tokens of the jobs as fit. */
 export function planPrefill(decoder: SlotDecoder, jobs: RunningJob[]): PrefillPass {
   const planner = new PrefillPlanner(decoder);
   const draws: Draw[] = [];
@@ -35,14 +32,17 @@ class PrefillPlanner {
   readonly rows: PrefillRows = { tokens: [], positions: [], kvRows: [], ranges: [] };
   cachedTokens = 0;
   readonly #decoder: SlotDecoder;
-  /** Row of the pass that holds a prompt's last token. */
+  /** For each prompt in the pass, the row of its last token. */
   readonly #lastRow = new Map<Prefix, number>();
 
   constructor(decoder: SlotDecoder) {
     this.#decoder = decoder;
   }
 
-  /** Adds the missing context of a job; returns its last row once the context is complete, in this or an earlier pass. */
+  /**
+   * Adds the missing context tokens of a job to the pass. Returns the row of its last context token once the context is complete, in this
+   * or an earlier pass.
+   */
   add(job: RunningJob): number | undefined {
     const { prefix } = job.cached;
     const promptLength = prefix.tokens.length;
@@ -52,7 +52,7 @@ class PrefillPlanner {
     if (before === promptLength) this.cachedTokens += promptLength;
     const ownTokens = job.contextIds.subarray(promptLength);
     if (ownTokens.length > 0) return this.#addOwn(job, ownTokens);
-    // If the prompt is cached, only its last row runs again, for the logits.
+    // If the prompt is cached, only its last row runs again, to compute the logits.
     if (!this.#lastRow.has(prefix) && this.#hasRoom()) this.#addPrompt(prefix, promptLength - 1);
     return this.#lastRow.get(prefix);
   }

@@ -1,4 +1,4 @@
-/** Checks a request when it arrives. */
+/** Checks requests when they arrive. */
 
 import { InputError } from '../../errors.ts';
 import { checkAdjusted } from '../decode/adjustedDraws.ts';
@@ -6,10 +6,7 @@ import type { DecoderSizes } from '../decode/decoder.ts';
 import { checkStopStrings } from '../decode/stopStrings.ts';
 import type { GenerateRequest } from '../types.ts';
 
-/**
- * Throws RangeError for a request that the server could never serve, InputError for more end tokens than the server
- * supports.
- */
+/** Throws RangeError for a request that the server can never serve, and InputError for more end tokens than the server supports. */
 export function checkRequest(request: GenerateRequest, sizes: DecoderSizes, vocabSize: number): void {
   const { contextIds, promptLength, sampling, drawn } = request;
   const { slotCapacity, maxPromptLength } = sizes;

@@ -1,10 +1,9 @@
 /**
- * Decides what is computed next, like the schedulers of vLLM and nano-vllm. Waiting requests get slots. Each pass
- * computes new contexts (prefill) and samples the next tokens of all running sequences (decode). Ended sequences are
- * answered.
+ * Decides what is computed next, like the schedulers of vLLM and nano-vllm. Waiting requests get slots. Each pass computes new contexts
+ * (prefill) and samples the next tokens of all running sequences (decode). Requests whose sequences have ended are answered.
  *
- * The schedule changes no token: the tokens of a sample depend on its key, its context and the weights
- * (kernels/sample.wgsl), not on the other samples in its batch and not on preemptions.
+ * The schedule does not change tokens. The tokens of a sample depend on its key, its context and the weights (kernels/sample.wgsl), not on
+ * the other samples in its batch and not on preemptions.
  */
 
 import { nextTask } from '../agent/yield.ts';
@@ -19,22 +18,21 @@ import { ServerStats } from './stats.ts';
 import type { TokenSource } from './tokenSource.ts';
 
 /**
- * Samples that can lose their slot while another one waits, latest arrival first. 'parked': samples between two turns
- * whose tool takes long. 'latest': also a running sample, for one that arrived earlier. 'off': no sample.
+ * Samples that can lose their slot while another one waits, latest arrival first. 'parked': samples that are between two turns because
+ * their tool takes long. 'latest': in addition, a running sample, if the waiting one arrived earlier. 'off': no sample.
  */
 export type Preemption = 'off' | 'parked' | 'latest';
 
 /**
- * Use of cached keys and values of samples in flight when the weights change. 'recompute': the new weights compute
- * their contexts again. 'keep': new tokens attend to values from the old weights, like vLLM's
- * `pause_generation(mode="keep")`.
+ * Treatment of the cached keys and values of samples in flight when the weights change. 'recompute': their contexts are computed again with
+ * the new weights. 'keep': new tokens attend to keys and values of the old weights, like vLLM's `pause_generation(mode="keep")`.
  */
 export type KvCachePolicy = 'recompute' | 'keep';
 
-/** Passes for which a sample keeps its slot between two turns while others wait. */
+/** Number of passes for which a sample between two turns keeps its slot while other samples wait. */
 const PARKED_PASSES = 4;
 
-/** Owns the waiting and running jobs, and runs one step at a time. */
+/** Owns the waiting and running jobs, and runs the server one step at a time. */
 export class Scheduler {
   /** Jobs without a slot, in order of arrival. */
   waiting: Job[] = [];
@@ -49,11 +47,11 @@ export class Scheduler {
   readonly #stats = new ServerStats();
   /** Waiting and running jobs. */
   readonly #jobs = new Map<string, Job>();
-  /** Arrival number of each sample, from its first request to its release. */
+  /** Arrival number of each sample, stored from its first request to its release. */
   readonly #arrivals = new Map<string, number>();
   #arrived = 0;
   #passCount = 0;
-  /** Number of weight changes, or the version that `weightsChanged` received. */
+  /** Version of the weights: the one that `weightsChanged` received, or the number of weight changes. */
   #weightVersion = 0;
 
   constructor(
@@ -70,9 +68,8 @@ export class Scheduler {
   }
 
   /**
-   * Runs one step in nano-vllm's order: schedule, run, postprocess. With asynchronous scheduling, the pass that this
-   * step starts is postprocessed in the next step. Returns false if no job can run until a sample is released or
-   * continues.
+   * Runs one step in nano-vllm's order: schedule, run, postprocess. With asynchronous scheduling, the next step postprocesses the pass that
+   * this step starts. Returns false if no job can run until a sample is released or requests its next turn.
    */
   async step(): Promise<boolean> {
     if (!(await this.#schedule())) return false;
@@ -84,13 +81,13 @@ export class Scheduler {
     return true;
   }
 
-  /** Finishes the passes in flight. */
+  /** Waits for the passes in flight and postprocesses them. */
   async finishPasses(): Promise<void> {
     while (this.#runner.passesInFlight > 0) await this.#postprocess(await this.#runner.readPass());
     this.#runner.reset();
   }
 
-  // Requests.
+  // Methods on single requests.
 
   get hasUnfinished(): boolean {
     return this.#jobs.size > 0;
@@ -109,7 +106,7 @@ export class Scheduler {
     this.#enqueue(job);
   }
 
-  /** Answers a waiting job immediately, a running one after its pass. */
+  /** Aborts a request. A waiting job is answered immediately, a running one after its pass. */
   abort(requestId: string): void {
     const job = this.#jobs.get(requestId);
     if (!job) return;
@@ -139,7 +136,10 @@ export class Scheduler {
     this.#cache.reset();
   }
 
-  /** Clears cached keys and values: all of them, or those that no sample uses. No pass may be running. */
+  /**
+   * Called after the weights have changed. Clears the cached keys and values: all, or with 'keep' only those that no sample uses. No pass
+   * may be running.
+   */
   weightsChanged(weightVersion = this.#weightVersion + 1): void {
     this.#decoder.weightsChanged();
     if (this.#kvCache === 'keep') this.#cache.keepSequences();
@@ -147,7 +147,7 @@ export class Scheduler {
     this.#weightVersion = weightVersion;
   }
 
-  /** Returns the sampled tokens of each request in flight, and clears the cache. No pass may be running. */
+  /** Returns the sampled tokens of each of these requests, and clears the cache. No pass may be running. */
   takeDrawn(requestIds: string[]): (DrawnSoFar | undefined)[] {
     this.#cache.reset();
     return requestIds.map((id) => this.#jobs.get(id)?.drawnSoFar);
@@ -157,7 +157,7 @@ export class Scheduler {
     return this.#stats.take();
   }
 
-  // Schedule: waiting -> running, and back.
+  // Schedule: jobs move from waiting to running, and back.
 
   /** Assigns slots to waiting jobs. Returns false if no job runs afterwards. */
   async #schedule(): Promise<boolean> {
@@ -169,8 +169,8 @@ export class Scheduler {
   }
 
   /**
-   * Admits waiting jobs, first come first served. Samples parked for `parkedPasses` passes can lose their slots for
-   * them.
+   * Admits waiting jobs, first come first served. Samples that have been parked for `parkedPasses` passes can lose their slots to these
+   * jobs.
    */
   async #admit(parkedPasses: number): Promise<void> {
     const parked = this.#preemptible(parkedPasses);
@@ -194,7 +194,7 @@ export class Scheduler {
     const allocated = this.#cache.allocate(requestId, contextIds.subarray(0, promptLength), ownTokens);
     if (!allocated) return false;
     const { cached, computed } = allocated;
-    // The last context token always runs again, because its row returns the logits of the first sampled token.
+    // The last context token is always computed again, because the logits of its row are those of the first sampled token.
     const running = job.start(cached, Math.min(computed, Math.max(0, ownTokens.length - 1)));
     const prefixStart = this.#decoder.prefixStart(cached.prefix.index);
     const ownStart = this.#decoder.ownStart(cached.slot);
@@ -205,7 +205,7 @@ export class Scheduler {
     return true;
   }
 
-  /** Moves running jobs back to waiting. They keep their sampled tokens and lose their slots. */
+  /** Moves these running jobs back to waiting. They keep their sampled tokens and lose their slots. */
   async preempt(jobs: RunningJob[]): Promise<void> {
     await this.#interrupt(jobs);
     for (const job of jobs) this.#cache.free(job.request.requestId);
@@ -232,7 +232,7 @@ export class Scheduler {
     }
   }
 
-  /** Preempts the latest running job that arrived after this one. Returns false if no job did. */
+  /** Preempts the running job that arrived last, if it arrived after `job`. Otherwise returns false. */
   async #preemptLaterThan(job: Job): Promise<boolean> {
     if (this.#preemption !== 'latest') return false;
     let latest: RunningJob | undefined;
@@ -243,13 +243,13 @@ export class Scheduler {
     return true;
   }
 
-  /** Takes the slot of a sample between two turns. */
+  /** Frees the slot of a sample that is between two turns. */
   #preemptParked(requestId: string): void {
     this.#stats.addPreemption();
     this.#cache.free(requestId);
   }
 
-  /** Samples whose last turn ended at least `passes` passes ago, latest arrived first. */
+  /** Returns the samples that may lose their slots because their last turn ended at least `passes` passes ago, latest arrival first. */
   #preemptible(passes: number): string[] {
     if (this.#preemption === 'off' || this.waiting.length === 0 || this.#cache.freeSlots > 0) return [];
     const ids = this.#cache.parkedSince(this.#passCount - passes).filter((id) => !this.#jobs.has(id));
@@ -265,7 +265,7 @@ export class Scheduler {
 
   async #postprocess(pass: FinishedPass): Promise<void> {
     timeTurns(pass, this.running);
-    // Skip jobs that finished or were preempted while this pass ran.
+    // Skips jobs that finished or were preempted while this pass ran.
     const stillRunning = pass.decoding.filter(({ job }) => this.running.has(job));
     const drawn = this.#countDrawn(stillRunning, pass.state);
     const jobs = stillRunning.map(({ job }) => job);
@@ -287,9 +287,7 @@ export class Scheduler {
     return drawn;
   }
 
-  /**
-   * Reads new tokens of the jobs whose tokens the host needs before they end. Tokens of all others stay on the device.
-   */
+  /** Reads new tokens of those jobs whose tokens the host needs before they end. Tokens of all other jobs stay on the device. */
   async #readTokens(decoding: RunningJob[]): Promise<void> {
     const jobs = decoding.filter((job) => job.isWatched || this.#tokenSource.needsLastToken(job));
     if (jobs.length === 0) return;
@@ -305,7 +303,7 @@ export class Scheduler {
     });
   }
 
-  /** Answers the jobs that stopped, are full or were aborted. Their slots stay parked for their next turns. */
+  /** Answers the jobs that stopped, reached their limit or were aborted. Their slots stay parked for the next turns of their samples. */
   async #answerEnded(jobs: RunningJob[], state: Uint32Array): Promise<number> {
     const reasons = new Map<RunningJob, Generation['stopReason']>();
     for (const job of jobs) {
@@ -330,7 +328,7 @@ export class Scheduler {
     jobs.forEach((job, i) => {
       const { tokenIds } = drawn[i];
       this.#stats.addGenerated(tokenIds.length - 1); // the prefill pass counted the first
-      // Every sampled token except the last was an input, so its keys and values are in the slot.
+      // Every sampled token except the last one has been an input of the model, so its keys and values are in the slot.
       for (const id of tokenIds.subarray(0, -1)) job.cached.ownTokens.push(id);
       job.keepDrawn(drawn[i], this.#weightVersion);
     });

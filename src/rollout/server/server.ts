@@ -1,7 +1,6 @@
 /**
- * Rollout engine in server mode, like vLLM's: requests of any length arrive at any time, and each is answered as soon
- * as it ends. A prompt is computed once for all requests that share it. Later turns of a sample continue from its own
- * slot.
+ * Rollout engine in server mode, as in vLLM. Requests of any length arrive at any time, and each is answered as soon as its turn ends. A
+ * prompt is computed once for all requests that share it. Later turns of a sample continue from the sample's own slot.
  */
 
 import type { Gpu } from '../../gpu/device.ts';
@@ -24,31 +23,30 @@ export type { AsyncScheduling } from './modelRunner.ts';
 export type { KvCachePolicy, Preemption } from './scheduler.ts';
 
 export interface RolloutOptions {
-  /** Default: 'parked'. */
+  /** Samples that can lose their slot while another one waits. Default: 'parked'. */
   preemption?: Preemption | undefined;
-  /** Default: 'recompute'. */
+  /** Treatment of cached keys and values when the weights change. Default: 'recompute'. */
   kvCache?: KvCachePolicy | undefined;
-  /** Default: 'auto'. */
+  /** Setting on whether a pass can start before the last one was read. Default: 'auto'. */
   asyncScheduling?: AsyncScheduling | undefined;
   /**
-   * True to schedule by counts alone, so that the same requests end in the same order each time. Default: also by the
-   * clock.
+   * True to schedule by counts alone, so that the same requests end in the same order each time. Default: schedules by measured times too.
    */
   repeatable?: boolean | undefined;
-  /** Called once, for the first request with stop strings or constrained tool calls. */
+  /** Returns the vocabulary. Called once, for the first request with stop strings or constrained tool calls. */
   vocabulary?: (() => Vocabulary) | undefined;
-  /** Settings of speculative decoding. Default: plain decoding. Neither tokens nor log-probs depend on it. */
+  /** Settings of speculative decoding. Default: plain decoding. Tokens and log-probs are the same with and without. */
   speculative?: SpeculativeOptions | undefined;
 }
 
-/** Runs the scheduler as long as it has requests, and pauses it for weight updates. */
+/** Runs the scheduler as long as there are requests, and pauses it for weight updates. */
 export class RolloutServer implements RolloutEngine {
   readonly #decoder: SlotDecoder;
   readonly #scheduler: Scheduler;
   readonly #watchers: TokenWatchers;
   #paused = false;
   #looping: Promise<void> | undefined;
-  /** True if a request arrived or a slot was freed since the last step started. */
+  /** True if a request has arrived or a slot has become free since the last step started. */
   #hasNews = false;
 
   constructor(decoder: SlotDecoder, options: RolloutOptions = {}) {
@@ -90,8 +88,8 @@ export class RolloutServer implements RolloutEngine {
   }
 
   /**
-   * Calls `change`, which replaces the weights, at a token boundary while no pass runs, then does the same as
-   * `resetCache`. If `change` throws, requests continue with the current weights.
+   * Calls `change`, which replaces the weights, between two tokens while no pass runs. Then does the same as `resetCache`. If `change`
+   * throws, requests continue with the current weights.
    */
   changeWeights(change: () => void | Promise<void>, weightVersion: number): Promise<void> {
     return this.#whileInterrupted(async () => {
@@ -135,7 +133,7 @@ export class RolloutServer implements RolloutEngine {
     await this.#scheduler.finishPasses();
   }
 
-  /** Starts the loop unless it runs. If requests arrived while it ended, it starts again. */
+  /** Starts the scheduling loop unless it is running. If requests arrive while the loop ends, it starts again. */
   #wake(): void {
     this.#hasNews = true;
     if (this.#paused || this.#looping) return;
@@ -148,8 +146,8 @@ export class RolloutServer implements RolloutEngine {
   }
 
   /**
-   * Waits for the requests of one training step, which arrive as separate messages. Starting on the first would waste a
-   * pass.
+   * Waits until the requests of a training step have arrived, because each is a separate message. If the server started on the first one,
+   * it would waste a pass.
    */
   async #gatherBurst(): Promise<void> {
     let seen = -1;
@@ -171,7 +169,7 @@ export class RolloutServer implements RolloutEngine {
   }
 }
 
-/** Rollout server on our own kernels. */
+/** Rollout server whose model runs on the WGSL kernels of this repository. */
 export class WgslRolloutEngine extends RolloutServer {
   constructor(gpu: Gpu, model: LlamaModel, sizes: DecoderSizes, options: RolloutOptions = {}) {
     super(new Decoder(gpu, model, sizes), options);

@@ -1,4 +1,4 @@
-/** Part of the decoder that the scheduler drives. Tests can replace it by a model without a GPU. */
+/** The part of the decoder that the scheduler uses. Tests can replace it by a model without a GPU. */
 
 import type { Decoder } from '../decode/decoder.ts';
 

@@ -1,8 +1,8 @@
-/** Counters of the rollout server since the last call of `take`. */
+/** Counts the work of the rollout server since the last call of `take`. */
 
 import type { RolloutStats } from '../types.ts';
 
-/** Returns the counts of a new engine. */
+/** Returns counters that are all 0. */
 export const noStats = (): RolloutStats => ({
   generatedTokens: 0,
   prefillTokens: 0,
@@ -16,10 +16,10 @@ export const noStats = (): RolloutStats => ({
   verifications: 0,
 });
 
-/** Counts the work of a rollout server. */
+/** Counters of the work of a rollout server. */
 export class ServerStats {
   #counts = noStats();
-  /** Tokens sampled by prefill passes: part of generatedTokens, but not rows of a decode step. */
+  /** Number of tokens sampled by prefill passes. They are part of generatedTokens, but not rows of a decode step. */
   #firstDraws = 0;
 
   /** Counts a prefill pass that computes `rows` context tokens and samples `draws` first tokens. */
@@ -29,7 +29,7 @@ export class ServerStats {
     this.#firstDraws += draws;
   }
 
-  /** Counts context tokens that were in the cache. */
+  /** Counts context tokens whose keys and values were in the cache. */
   addCached(tokens: number): void {
     this.#counts.cachedTokens += tokens;
   }
@@ -39,12 +39,14 @@ export class ServerStats {
     this.#counts.liveRows += steps * sequences;
   }
 
-  /** Counts tokens sampled by decode steps and verifications. */
+  /** Counts tokens that were sampled by decode steps and by passes that check guesses. */
   addGenerated(tokens: number): void {
     this.#counts.generatedTokens += tokens;
   }
 
-  /** Counts a verification that sampled `drawn` tokens of a sequence; `accepted` of its `guessed` tokens were right. */
+  /**
+   * Counts the check of a sequence's `guessed` tokens: `accepted` of them were right, and the pass sampled `drawn` tokens of the sequence.
+   */
   addVerification(drawn: number, guessed: number, accepted: number): void {
     this.#counts.liveRows += drawn;
     this.#counts.draftTokens += guessed;

@@ -1,7 +1,7 @@
 /**
- * Decides which tokens a sequence can sample in the next pass. The scheduler asks a TokenSource for a plan before each
- * pass and reports the sampled tokens to it. Only the TokenSource knows about constrained decoding (tool calls) and
- * speculative decoding (guessed tokens).
+ * Decides which tokens a sequence can sample in the next pass. Before each pass, the scheduler asks a TokenSource for a plan; after it, the
+ * scheduler reports the sampled tokens. Only the TokenSource knows about constrained decoding (tool calls) and speculative decoding
+ * (guessed tokens).
  */
 
 import type { DraftCheck, PrefillRows } from '../decode/decoder.ts';
@@ -12,7 +12,7 @@ import type { SlotDecoder } from './slotDecoder.ts';
 export interface DecodePlan {
   /** Maximum number of decode steps before the next read-back. */
   maxSteps: number;
-  /** Rows of a pass that checks guessed tokens, to run instead of decode steps. */
+  /** Rows of a pass that checks guessed tokens. If set, the pass runs instead of decode steps. */
   draft?: { rows: PrefillRows; rounds: DraftCheck[][] };
 }
 
@@ -23,20 +23,20 @@ export interface TokenSource {
   close(requestId: string): void;
   /** True if the host must read the job's last token before the next one is sampled. */
   needsLastToken(job: Job): boolean;
-  /** Tells the decoder which tokens can follow next in each job. */
+  /** Sets in the decoder which tokens can follow next in each job. */
   setMasks(jobs: readonly RunningJob[]): void;
-  /** Plans the next pass of these jobs, all of which have sampled a token. Sets their masks. */
+  /** Plans the next pass of these jobs, each of which has sampled at least one token. Sets the jobs' masks. */
   plan(jobs: readonly RunningJob[]): DecodePlan;
   /**
-   * Called when the host has read more tokens of a job, hostTokens[from] and later. Returns the number of right guesses
-   * of a draft.
+   * Called when the host has read more tokens of a job: hostTokens[from] and later. If they come from a pass that checked guesses, returns
+   * the number of guesses and of right ones.
    */
   accept(job: RunningJob, from: number): { guessed: number; accepted: number } | undefined;
-  /** Called after a pass without prefill that sampled `drawn` tokens in `milliseconds`. */
+  /** Called after a pass without prefill that sampled `drawn` tokens and took `milliseconds`. */
   passFinished(kind: 'draft' | 'steps', milliseconds: number, drawn: number): void;
 }
 
-/** Plain decoding: each token is sampled from the model's distribution, with a mask if a tool call must stay valid. */
+/** Plain decoding: each token is sampled from the model's distribution, with a mask if the job's tool calls are constrained. */
 export class SampledTokens implements TokenSource {
   readonly #decoder: SlotDecoder;
 

@@ -1,4 +1,4 @@
-/** Creates the stop-string matcher and the tool-call guide of each request. Reads the vocabulary at first use. */
+/** Creates the matcher of stop strings and the guide of tool calls for each request. Reads the vocabulary at first use. */
 
 import type { Vocabulary } from '../../model/tokenizer/vocabulary.ts';
 import { isConstrained, type TurnConstraint } from '../constrained/callLanguage.ts';
@@ -8,16 +8,16 @@ import { StopMatcher } from '../decode/stopStrings.ts';
 import type { GenerateRequest } from '../types.ts';
 import type { Watchers } from './job.ts';
 
-/** Guides that are kept. Clients can send any number of schemas, and a guide caches masks of the vocabulary. */
+/** Maximum number of cached guides. Clients can send any number of schemas, and each guide caches masks of the vocabulary. */
 const MAX_GUIDES = 32;
 
-/** Creates the token watchers of requests, and caches guides. */
+/** Creates the stop-string matcher and the guide of each request, and caches guides. */
 export class TokenWatchers {
   readonly #makeVocabulary: (() => Vocabulary) | undefined;
   readonly #vocabSize: number;
   #vocabulary: Vocabulary | undefined;
   #trie: TokenTrie | undefined;
-  /** Guides by their constraint, as JSON; the last used is the last. */
+  /** Guides by their constraint as JSON, the most recently used one last. */
   readonly #guides = new Map<string, CallGuide>();
 
   constructor(vocabSize: number, makeVocabulary: (() => Vocabulary) | undefined) {

@@ -1,33 +1,33 @@
-/** Measures the time that a request spends waiting, in prefill and in decoding, for the profile. */
+/** Measures for the profile how long a request waits, is in prefill, and is in decode. */
 
 type TurnPhase = 'queue' | 'prefill' | 'decode';
 
 /**
- * 'sample' = sampling tokens from logits. Only the GPU's clock separates it from 'decode'; without it, it is part of
- * 'decode'.
+ * Kind of a span. 'sample' = sampling tokens from logits. Only the GPU's clock can separate 'sample' from 'decode'. Without timestamps,
+ * sampling is part of 'decode'.
  */
 export type SpanKind = TurnPhase | 'sample';
 
-/** Milliseconds since the request arrived. */
+/** Span of a request's time; start and end in milliseconds since the request arrived. */
 export interface TurnSpan {
   kind: SpanKind;
   start: number;
   end: number;
-  /** GPU time of the passes of the span, for all sequences in them. Undefined without timestamps. */
+  /** GPU time of the passes in the span, for all sequences in these passes. Undefined without timestamps. */
   gpuMs?: number;
 }
 
-/** Times of a pass over the model as the host measured it (performance.now) and, with timestamps, as the GPU did. */
+/** Times of a pass over the model as measured by the host (performance.now) and, with timestamps, by the GPU. */
 export interface PassTimes {
   started: number;
   ended: number;
-  /** Rows run through the model: new context, and steps x live sequences. */
+  /** Rows that ran through the model: new context tokens (prefill), and steps x live sequences (decode). */
   prefillRows: number;
   decodeRows: number;
   gpu?: GpuTimes;
 }
 
-/** Milliseconds of prefill rows, of decode steps, and of sampling in both ('sample'). */
+/** GPU milliseconds of a pass: of prefill rows, of decode steps, and of sampling in both. */
 export type GpuTimes = Record<'prefill' | 'decode' | 'sample', number>;
 
 /** Measures the spans of one request. */
@@ -39,7 +39,7 @@ export class TurnClock {
   #gpuMs: number | undefined;
   #sampleMs = 0;
 
-  /** Ends the current span and starts another. A preempted request is back in the queue. */
+  /** Ends the current span and starts another one. A preempted request is in the queue again. */
   enter(kind: TurnPhase, at = performance.now()): void {
     const sampleMs = this.#sampleMs;
     const drew = at - ((at - this.#since) * sampleMs) / Math.max(sampleMs + (this.#gpuMs ?? 0), 1e-9);
@@ -51,7 +51,7 @@ export class TurnClock {
     this.#sampleMs = 0;
   }
 
-  /** Counts a pass that the request took part in. `prefilled` = its last context token ran in this pass. */
+  /** Counts a pass that the request took part in. `prefilled` = the request's last context token was computed in this pass. */
   pass(times: PassTimes, prefilled: boolean): void {
     if (this.#kind === 'prefill') this.#addGpu(times.gpu?.prefill);
     if (prefilled) this.enter('decode', prefillEnd(times));
@@ -60,13 +60,13 @@ export class TurnClock {
     this.#sampleMs += times.gpu?.sample ?? 0;
   }
 
-  /** Ends the last span and returns all of them. */
+  /** Ends the last span and returns all spans. */
   end(): TurnSpan[] {
     this.enter('queue');
     return this.#spans;
   }
 
-  /** Sampling alternates with passes over the model, so its sum is added after them as one span. */
+  /** Sampling alternates with passes over the model, so the sum of its times follows them as one span. */
   #push(kind: SpanKind, start: number, end: number, gpuMs: number | undefined): void {
     const gpu = gpuMs === undefined ? {} : { gpuMs };
     this.#spans.push({ kind, start: start - this.#arrived, end: end - this.#arrived, ...gpu });
@@ -78,8 +78,8 @@ export class TurnClock {
 }
 
 /**
- * Estimates when prefill ended. Prefill and decode steps of a pass are submitted together; without GPU times, their
- * rows divide the pass.
+ * Estimates when prefill ended. The prefill and the decode steps of a pass are submitted together. Without GPU times, the pass is divided
+ * in proportion to its rows.
  */
 function prefillEnd({ started, ended, prefillRows, decodeRows, gpu }: PassTimes): number {
   const [first, rest] = gpu ? [gpu.prefill, gpu.decode + gpu.sample] : [prefillRows, decodeRows];

@@ -4,12 +4,12 @@ import type { DraftCheck, PrefillRows } from '../decode/decoder.ts';
 import type { RunningJob } from '../server/job.ts';
 import type { SlotDecoder } from '../server/slotDecoder.ts';
 
-/** Same value as in accept_draft.wgsl. */
+/** Marks a row that has no guess to compare with; same value as in accept_draft.wgsl. */
 const NO_GUESS = 0xffffffff;
 
 /**
- * Returns rows of the jobs, whose guesses are `drafts`. Round r holds the draws from row r of every sequence that has
- * one.
+ * Returns the rows of a pass for these jobs and their guesses `drafts`. Round r has the tokens to sample from row r of every sequence that
+ * has such a row.
  */
 export function layOutDrafts(
   decoder: SlotDecoder,
@@ -38,7 +38,9 @@ export function layOutDrafts(
   return { rows, rounds };
 }
 
-/** Truncates guesses so that all rows fit `most`. Sequences with fewer guesses leave their share to later ones. */
+/**
+ * Truncates guesses so that the pass has at most `most` rows. If a sequence has fewer guesses than its share, later ones can use the rest.
+ */
 export function fitDrafts(guesses: number[][], most: number): number[][] {
   let room = Math.max(0, most - guesses.length);
   return guesses.map((guess, i) => {

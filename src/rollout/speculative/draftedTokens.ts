@@ -1,4 +1,4 @@
-/** Speculative decoding: guesses the next tokens of each sequence and has one pass check them, if that is faster. */
+/** Speculative decoding: guesses the next tokens of each sequence and checks all guesses in one pass, if that is faster. */
 
 import type { Job, RunningJob } from '../server/job.ts';
 import type { SlotDecoder } from '../server/slotDecoder.ts';
@@ -8,19 +8,19 @@ import { fitDrafts, layOutDrafts } from './draftRows.ts';
 import { NgramProposer, type SpeculativeOptions } from './ngramProposer.ts';
 import { SpeculationGate } from './speculationGate.ts';
 
-/** Decode steps between two read-backs, after which new guesses can be made. */
+/** Number of decode steps until the next read-back if no guesses are checked. After it, new guesses can be made. */
 const STEPS_BETWEEN_DRAFTS = 4;
-/** Minimum number of guesses per sequence in a pass. With fewer, the pass costs more than decode steps. */
+/** Mean number of guesses per sequence that a pass must exceed. With fewer guesses, it costs more than decode steps. */
 const LEAST_GUESSES = 0.25;
 
-/** TokenSource that adds drafts to another TokenSource. */
+/** A TokenSource that adds guesses to the plans of another TokenSource. */
 export class DraftedTokens implements TokenSource {
   readonly #decoder: SlotDecoder;
   readonly #proposer: NgramProposer;
   readonly #sampled: SampledTokens;
-  /** Undefined: guesses are always checked. */
+  /** Decides whether guesses are checked. Undefined: always. */
   readonly #gate: SpeculationGate | undefined;
-  /** Guesses that the pass in flight checks. */
+  /** Guesses of each job that the pass in flight checks. */
   readonly #drafts = new WeakMap<Job, number[]>();
 
   constructor(decoder: SlotDecoder, options: SpeculativeOptions) {
@@ -75,7 +75,7 @@ export class DraftedTokens implements TokenSource {
     this.#gate?.learn(kind, milliseconds, drawn);
   }
 
-  /** Returns guesses up to a stop token or the limit, and as far as a constrained tool call allows them. */
+  /** Returns guesses for a job, up to a stop token, the length limit, or the first token that a constrained tool call forbids. */
   #propose(job: RunningJob): number[] {
     const { requestId, sampling } = job.request;
     const proposed = this.#proposer.propose(requestId, job.tokensLeft - 1);

@@ -1,32 +1,32 @@
 /**
- * Proposes draft tokens for speculative decoding by n-gram lookup, like vLLM's ngram proposer. It returns the tokens
- * that followed when the sample's last tokens occurred before: in its prompt, in the sample itself, or in another
- * sample of the same prompt, from this or an earlier training step. Runs on the host only.
+ * Proposes guesses for speculative decoding by n-gram lookup, like vLLM's ngram proposer. If the sample's last tokens have occurred before,
+ * it proposes the tokens that followed there: in the prompt, in the sample itself, or in another sample of the same prompt, from this or an
+ * earlier training step. Runs on the host only.
  */
 
 export interface SpeculativeOptions {
-  /** Maximum number of tokens per guess. */
+  /** Maximum number of tokens in one guess. */
   maxDraftTokens: number;
-  /** Number of last tokens that must have occurred before. */
+  /** Number of last tokens that must have occurred before, so that the tokens after them are guessed. */
   minNgram: number;
-  /** Finished samples stored for each prompt. */
+  /** Maximum number of finished samples that are stored for each prompt. */
   history: number;
-  /** True to guess only while a token takes less time with guesses than without. */
+  /** True to check guesses only while this takes less time per token than plain decoding. */
   adapt: boolean;
 }
 
 /** Maximum number of prompts whose samples are stored; the least recently used one is dropped first. */
 const MAX_PROMPTS = 4096;
-/** Places compared for one guess, latest first, and tokens compared at each. */
+/** Maximum number of earlier places that are compared for one guess, latest first, and of tokens compared at each place. */
 const MAX_PLACES = 16;
 const MAX_MATCH = 32;
 /**
- * Number of guesses that a sample starts with. It gets two more after a pass in which all were right; otherwise the
- * next number is the number of right guesses.
+ * Number of guesses at the start of a sample. After a pass in which all guesses were right, the number grows by two. Otherwise it becomes
+ * the number of right guesses.
  */
 const FIRST_DRAFT = 4;
 
-/** Finds the places of one prompt's tokens by the n tokens before them. */
+/** Finds the places in one prompt's token histories that follow the same n tokens. */
 class NgramIndex {
   readonly #n: number;
   readonly #places = new Map<string, { ids: number[]; at: number }[]>();
@@ -35,7 +35,7 @@ class NgramIndex {
     this.#n = n;
   }
 
-  /** Appends a token to a sequence of this index, as the continuation of the tokens before it. */
+  /** Adds a token of a history to the index, as the continuation of the tokens before it. */
   push(ids: number[], token: number): void {
     const place = { ids, at: ids.length };
     ids.push(token);
@@ -46,7 +46,7 @@ class NgramIndex {
     else if (places.push(place) > 2 * MAX_PLACES) places.splice(0, MAX_PLACES);
   }
 
-  /** Returns at most `most` tokens that followed the longest earlier match of the sequence's end. */
+  /** Returns at most `most` tokens that followed the longest earlier match with the end of the history. */
   after(ids: number[], most: number): number[] {
     const places = this.#places.get(ids.slice(-this.#n).join()) ?? [];
     let [best, bestLength]: [number[], number] = [[], 0];
@@ -60,7 +60,7 @@ class NgramIndex {
   }
 }
 
-/** Number of equal tokens before the end of `ids` and before the place, at most MAX_MATCH. */
+/** Returns how many of the tokens just before the place equal the last tokens of `ids`, at most MAX_MATCH. */
 function commonEnd(ids: number[], place: { ids: number[]; at: number }): number {
   let n = 0;
   while (n < MAX_MATCH && n < place.at && n < ids.length && place.ids[place.at - 1 - n] === ids[ids.length - 1 - n])
@@ -71,26 +71,26 @@ function commonEnd(ids: number[], place: { ids: number[]; at: number }): number 
 interface Prompt {
   key: string;
   tokens: Uint32Array;
-  /** Exists while a sample is open. */
+  /** Index of the prompt's token histories. Exists while a sample of the prompt is in flight. */
   index: NgramIndex | undefined;
   open: number;
-  /** Finished samples: the prompt's last tokens and the sample's own. */
+  /** Token histories of finished samples: the last tokens of the prompt, then those of the sample. */
   finished: Uint32Array[];
 }
 
 interface OpenSample {
   prompt: Prompt;
-  /** The prompt's last tokens, then the sample's own. */
+  /** Token history of the sample: the last tokens of the prompt, then its own. */
   ids: number[];
-  /** Number of ids that belong to the prompt. */
+  /** Number of `ids` that belong to the prompt. */
   head: number;
   length: number;
 }
 
-/** Owns the token histories of prompts, and proposes drafts from them. */
+/** Owns the token histories of prompts, and proposes guesses from them. */
 export class NgramProposer {
   readonly #options: SpeculativeOptions;
-  /** Prompts by use, latest last. */
+  /** Prompts in order of use, the most recently used one last. */
   readonly #prompts = new Map<string, Prompt>();
   readonly #samples = new Map<string, OpenSample>();
 
@@ -98,7 +98,7 @@ export class NgramProposer {
     this.#options = options;
   }
 
-  /** Starts a turn: adds the tokens after the prompt that are new since the last turn. */
+  /** Starts a turn: adds those tokens after the prompt that are new since the last turn. */
   open(id: string, prompt: Uint32Array, own: Uint32Array): void {
     const sample = this.#samples.get(id) ?? this.#newSample(prompt);
     this.#samples.set(id, sample);
@@ -118,7 +118,7 @@ export class NgramProposer {
     return sample.prompt.index!.after(sample.ids, Math.min(most, sample.length));
   }
 
-  /** Records that `accepted` of `guessed` tokens were right. */
+  /** Records that `accepted` of `guessed` guessed tokens were right. */
   learn(id: string, guessed: number, accepted: number): void {
     const sample = this.#samples.get(id);
     if (!sample) return;
@@ -126,7 +126,7 @@ export class NgramProposer {
     sample.length = Math.max(1, Math.min(length, this.#options.maxDraftTokens));
   }
 
-  /** Ends a sample and stores it with its prompt. */
+  /** Ends a sample, and stores its history with its prompt. */
   close(id: string): void {
     const sample = this.#samples.get(id);
     if (!sample) return;

@@ -1,12 +1,12 @@
-/** Closed passes after which a draft pass is tried again, because the faster method changes with the batch. */
+/** Number of passes without guesses after which guesses are tried again, because the faster method changes with the batch. */
 const TRY_AGAIN = 8;
 
 /**
- * Compares the time per token of draft passes and decode steps, and opens if drafts are faster. The tokens do not
- * depend on it.
+ * Decides whether to check guesses: compares the time per token of passes that check guesses with that of plain decode steps. The sampled
+ * tokens do not depend on the decision.
  */
 export class SpeculationGate {
-  /** Moving averages of milliseconds per token; undefined until a pass was counted. */
+  /** Moving averages of milliseconds per token; undefined until such a pass was counted. */
   #draftMs: number | undefined;
   #stepsMs: number | undefined;
   #passes = { draft: 0, steps: 0 };
@@ -18,10 +18,7 @@ export class SpeculationGate {
     return ++this.#closed % TRY_AGAIN === 0;
   }
 
-  /**
-   * Records a pass that sampled `tokens` tokens. The first pass of each kind is ignored because it compiles its
-   * kernels.
-   */
+  /** Records a pass that sampled `tokens` tokens. Ignores the first pass of each kind, because it compiles its kernels. */
   learn(kind: 'draft' | 'steps', milliseconds: number, tokens: number): void {
     if (this.#passes[kind]++ === 0 || tokens === 0) return;
     const now = milliseconds / tokens;

@@ -4,31 +4,31 @@ import type { Tool } from '../../tasks/tool.ts';
 import { argumentProblem, isObject, valueProblem } from '../../tasks/toolSchema.ts';
 import type { CallFormat } from '../constrained/toolGrammar.ts';
 
-/** `id` and `name` as the model wrote them, if the format has them and they can be read. */
+/** A parsed tool call. `id` and `name` are as the model wrote them, if the format has them and they can be read. */
 export type ToolCall =
   | { name: string; args: Record<string, unknown>; id?: string; error?: undefined }
-  /** A call that cannot run. The model reads `error` instead of the tool's output. */
+  /** A tool call that cannot run. The model reads `error` instead of a tool's output. */
   | { error: string; name?: string; id?: string };
 
 /**
- * Finds the tool calls in an assistant's text. A call that cannot be read becomes an error text for the model instead
- * of an exception, because the model must correct it.
+ * Finds the tool calls in an assistant's text. If a call cannot be read, the model gets an error text, because the model must correct it.
+ * No exception is thrown.
  */
 export interface ToolParser {
   (text: string, tools: Tool[]): ToolCall[];
-  /** Format of the calls; without it they cannot be constrained (constrainToolCalls). */
+  /** Format of the calls. If undefined, calls cannot be constrained (constrainToolCalls). */
   callFormat?: CallFormat;
   /**
-   * Set for formats that write calls with control tokens: the token after a turn's calls. If the tokenizer has it, this
-   * token also ends a turn. The parser, rewards and logs then receive texts that contain the names of control tokens.
-   * Outputs are rendered after a message with `tool_calls`, which such templates require.
+   * Token after a turn's calls, for formats that write calls with control tokens. If the tokenizer has the token, it also ends a turn. The
+   * parser, rewards and logs then receive texts that contain the names of control tokens. Tool outputs are rendered after a message with
+   * `tool_calls`, which the chat templates of these formats require.
    */
   stopToken?: string;
 }
 
 /**
- * Returns the call if the name is known and the arguments are an object that fits the schema; otherwise an error text
- * that names what is allowed.
+ * Returns the call if the tool is known and the arguments are an object that fits its schema. Otherwise returns an error text that names
+ * what is allowed.
  */
 export function checkCall(name: string, args: unknown, tools: Tool[]): ToolCall {
   const tool = tools.find((candidate) => candidate.name === name);
@@ -41,9 +41,7 @@ export function checkCall(name: string, args: unknown, tools: Tool[]): ToolCall 
 /** Maximum number of levels of nested arguments, because templates, logs and tools traverse them by recursion. */
 const DEEPEST_ARGUMENTS = 64;
 
-/**
- * Describes a value that JSON can read but not write, or that is too deep for recursion; null if the value is valid.
- */
+/** Says what is wrong with a value that JSON can read but not write, or that is too deep for recursion; null if the value is valid. */
 function noArgument(value: unknown, levels: number): string | null {
   if (typeof value === 'number' && !Number.isFinite(value)) return 'a number is too large';
   if (typeof value !== 'object' || value === null) return null;
@@ -55,7 +53,7 @@ function noArgument(value: unknown, levels: number): string | null {
   return null;
 }
 
-/** Returns a call whose arguments are written as a JSON object. */
+/** Returns a call whose arguments are a text with a JSON object. */
 export function checkJsonCall(name: string, text: string, tools: Tool[]): ToolCall {
   const args = parseJson(text);
   if (args !== undefined) return checkCall(name, args, tools);
@@ -65,12 +63,12 @@ export function checkJsonCall(name: string, text: string, tools: Tool[]): ToolCa
 
 /**
  * Matches a string literal of Python, and the words True, False and None, which models write instead of JSON's. A string without a closing
- * quote matches to the end, so that matching takes linear time.
+ * quote matches up to the end of the text, so that matching takes linear time.
  */
 const PYTHON = /'((?:[^'\\]|\\.?)*)(?:'|$)|"(?:[^"\\]|\\.?)*(?:"|$)|\b(True|False|None)\b/gs;
 const WORDS: Readonly<Record<string, string>> = { True: 'true', False: 'false', None: 'null' };
 
-/** Parses a literal of Python that JSON has too; undefined for any other text. */
+/** Returns the value of a Python literal that has an equivalent in JSON; undefined for any other text. */
 function parsePython(text: string): unknown {
   const quoted = (inner: string) => `"${inner.replace(/\\'/g, "'").replace(/(?<!\\)"/g, '\\"')}"`;
   return parseJson(
@@ -81,8 +79,9 @@ function parsePython(text: string): unknown {
 }
 
 /**
- * Returns the value of an argument in a format without quotes. It is text if the schema requires text. Otherwise JSON, the text itself and
- * a literal of Python are tried, and the first that fits the schema counts. If none fits, it is JSON, or text if it is not JSON.
+ * Returns the value of an argument in a format without quotes. If the schema requires a string, the value is the text. Otherwise the text
+ * is read as JSON, as a string and as a Python literal, and the first value that fits the schema is returned. If none fits, returns the
+ * JSON value, or the text if it is not JSON.
  */
 export function typedValue(text: string, tool: string, key: string, tools: Tool[]): unknown {
   const { properties = {} } = tools.find(({ name }) => name === tool)?.parameters ?? {};
@@ -94,7 +93,7 @@ export function typedValue(text: string, tool: string, key: string, tools: Tool[
   return readings[Math.max(0, fitting)];
 }
 
-/** Returns undefined for text that is not JSON. */
+/** Parses JSON. Returns undefined for a text that is not JSON. */
 export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text) as unknown;
@@ -105,11 +104,11 @@ export function parseJson(text: string): unknown {
 
 export interface TaggedBlock {
   body: string;
-  /** False if the text ends, or the next block starts, before the closing tag. */
+  /** True if the block has its closing tag; false if the text ends or the next block starts before it. */
   closed: boolean;
 }
 
-/** Contents between each `open` and the `close` after it. */
+/** Returns the blocks of a text: what is between each `open` and the `close` after it. */
 export function taggedBlocks(text: string, open: string, close: string): TaggedBlock[] {
   return text
     .split(open)

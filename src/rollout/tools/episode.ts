@@ -1,4 +1,4 @@
-/** The environment of one sample: started once, its state shared by its tools and steps, and freed once. */
+/** The environment of one sample. It is started once, its tools and steps share one state, and the state is freed once. */
 
 import { blame, isA, shownValue, UserCodeError } from '../../errors.ts';
 import { type Environment, ownLimits, type Start } from '../../tasks/environments/environment.ts';
@@ -9,13 +9,13 @@ import type { StateOwner, ToolStates } from './states.ts';
 
 const EXPECTED = 'Return { state, observation }, the observation a text, or absent';
 
-/** One sample's episode in its environment. */
+/** The episode of one sample in its environment. */
 export class Episode implements StateOwner {
   readonly name: string;
   readonly timeoutMs?: number;
   readonly save?: NonNullable<StateOwner['save']>;
   readonly restore?: NonNullable<StateOwner['restore']>;
-  /** Tool that passes a turn without a tool call to the environment's `step`; undefined if it has none. */
+  /** Tool that passes a turn without a tool call to the environment's `step`; undefined if the environment has no `step`. */
   readonly stepTool?: Tool;
   readonly #environment: Environment;
   #observation = '';
@@ -37,7 +37,7 @@ export class Episode implements StateOwner {
       };
   }
 
-  /** True for tools that use the environment's state. */
+  /** True for a tool that uses the environment's state. */
   owns(tool: Tool): boolean {
     return tool === this.stepTool || this.#environment.tools.includes(tool);
   }
@@ -59,8 +59,8 @@ export class Episode implements StateOwner {
   }
 
   /**
-   * Creates the state and returns the first observation, in the form that the model reads. Throws UserCodeError if
-   * `reset` throws, takes too long or returns an invalid Start.
+   * Creates the environment's state and returns the first observation, as the model reads it. Throws UserCodeError if `reset` throws, takes
+   * too long or returns an invalid Start.
    */
   async start(states: ToolStates, limits: ToolLimits, outer: AbortSignal): Promise<string> {
     const own = limitsOf(this.#environment, limits);

@@ -9,11 +9,13 @@ import type { Tool } from '../../tasks/tool.ts';
 interface Marks {
   open: string;
   close: string;
-  /** Token before and after a text. */
+  /** Token that stands before and after a text, instead of a quote. */
   quote: string;
 }
 
-/** Maximum number of levels of nested arguments. Deeper values are refused, because recursion over them would overflow. */
+/**
+ * Maximum number of levels of nested arguments. Calls with deeper values are refused, because recursion over them could overflow the stack.
+ */
 const MAX_DEPTH = 32;
 
 /** `<start_function_call>call:NAME{key:<escape>text<escape>,n:2}<end_function_call>` */
@@ -44,7 +46,7 @@ function readCall(body: string, { quote }: Marks, tools: Tool[]): ToolCall {
   return { error: 'Error: the tool call is not of the form call:name{key:value}' };
 }
 
-/** Reads a value from left to right, each character once. Returns undefined if the text is not a value. */
+/** Reads a value from left to right, each character once. Its result is undefined if the text is not a value. */
 class ValueReader {
   readonly #text: string;
   readonly #quote: string;
@@ -102,7 +104,7 @@ class ValueReader {
     return this.#text.slice(start, end);
   }
 
-  /** Returns the text before the next match, which is not consumed; undefined without a match. */
+  /** Returns the text up to the next match, and leaves the match unread. Undefined without a match. */
   #until(end: RegExp): string | undefined {
     const start = this.#at;
     end.lastIndex = start;

@@ -6,9 +6,9 @@ import type { Tool } from '../../tasks/tool.ts';
 const ARGUMENTS = '<|tool_call_argument_begin|>';
 
 /**
- * `<|tool_calls_section_begin|><|tool_call_begin|>functions.NAME:0<|tool_call_argument_begin|>{...}<|tool_call_end|>
- * <|tool_calls_section_end|>`, with any number of calls per section. The call's id, `functions.NAME:0`, is returned
- * with its output.
+ * Calls have the form `<|tool_calls_section_begin|><|tool_call_begin|>functions.NAME:0<|tool_call_argument_begin|>{...}<|tool_call_end|>
+ * <|tool_calls_section_end|>`, with any number of calls per section. The id of a call, `functions.NAME:0`, is returned together with its
+ * output.
  */
 export const parseKimi: ToolParser = (text, tools) =>
   taggedBlocks(text, '<|tool_call_begin|>', '<|tool_call_end|>').map(({ body, closed }) =>

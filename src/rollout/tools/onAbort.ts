@@ -1,10 +1,10 @@
-/** Shares one listener of an AbortSignal among many callbacks, because Node warns of more than ten listeners. */
+/** Shares one listener of an AbortSignal among many callbacks, because Node warns if a signal has more than ten listeners. */
 
 const WAITING = new WeakMap<AbortSignal, Set<() => void>>();
 
 /**
- * Calls `run` when the signal aborts; not if it has aborted already. `run` must not throw. Returns a function that
- * cancels the callback.
+ * Calls `run` when the signal aborts, but not if it has aborted already. `run` must not throw. Returns a function that removes the
+ * callback.
  */
 export function onAbort(signal: AbortSignal, run: () => void): () => void {
   const waiting = WAITING.get(signal) ?? listenTo(signal);

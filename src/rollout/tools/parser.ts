@@ -1,7 +1,6 @@
 /**
- * Formats of tool calls, by verl's names, or vLLM's if verl has no name. This file has the formats with plain-text
- * tags; gptOss.ts, kimi.ts and gemma.ts have those with control tokens. A custom parser is any function of type
- * ToolParser.
+ * Formats of tool calls, by verl's names, or by vLLM's if verl has no name. The formats with plain-text tags are in this file, those with
+ * control tokens in gptOss.ts, kimi.ts and gemma.ts. A custom parser is any function of type ToolParser.
  */
 
 import { blame, InputError, UserCodeError } from '../../errors.ts';
@@ -28,10 +27,10 @@ export const parseLlama3Json: ToolParser = (text, tools) => {
   return splitObjects(body).map((part) => readJsonCall(part, tools));
 };
 
-/** `<tool_call><function=f><parameter=p>value</parameter></function></tool_call>`; values typed by the schema. */
+/** `<tool_call><function=f><parameter=p>value</parameter></function></tool_call>`; the schema sets the types of values. */
 export const parseQwenXml: ToolParser = (text, tools) => callBlocks(text, (body) => readXmlCall(body, tools));
 
-/** GLM 4.5: `<tool_call>f\n<arg_key>p</arg_key>\n<arg_value>value</arg_value></tool_call>`; values typed by the schema. */
+/** GLM 4.5: `<tool_call>f\n<arg_key>p</arg_key>\n<arg_value>value</arg_value></tool_call>`; the schema sets the types of values. */
 export const parseGlm: ToolParser = (text, tools) => callBlocks(text, (body) => readGlmCall(body, tools));
 
 parseHermes.callFormat = 'hermes';
@@ -40,7 +39,7 @@ parseQwenXml.callFormat = 'qwen3_coder';
 parseGlm.callFormat = 'glm';
 parseGlm.stopToken = '<|observation|>';
 
-/** Parsers by the names of `rollout.multiTurn.format`. */
+/** Built-in parsers, by the names in `rollout.multiTurn.format`. */
 export const TOOL_PARSERS = {
   hermes: parseHermes,
   llama3_json: parseLlama3Json,
@@ -53,7 +52,7 @@ export const TOOL_PARSERS = {
 } as const satisfies Record<string, ToolParser>;
 
 /**
- * Returns the format of a parser's calls. Throws InputError if the parser does not name one, or its calls cannot be
+ * Returns the format of a parser's calls. Throws InputError if the parser has no `callFormat`, or if calls in its format cannot be
  * constrained.
  */
 export function callFormatOf({ callFormat, stopToken }: ToolParser): CallFormat {
@@ -68,7 +67,7 @@ export function callFormatOf({ callFormat, stopToken }: ToolParser): CallFormat 
   );
 }
 
-/** Returns the constraint on a turn's calls to these tools. Throws like `callFormatOf`. */
+/** Returns the constraint that a turn's calls are valid calls of these tools. Throws like `callFormatOf`. */
 export function callConstraint(
   tools: readonly CallableTool[],
   parser: ToolParser,
@@ -102,7 +101,7 @@ export function parsedBy(parser: ToolParser, text: string, tools: Tool[]): ToolC
 const isCall = (call: unknown): call is ToolCall =>
   isObject(call) && (typeof call['error'] === 'string' || (typeof call['name'] === 'string' && isObject(call['args'])));
 
-/** Calls between `<tool_call>` and `</tool_call>`. */
+/** Reads the calls between `<tool_call>` and `</tool_call>`. */
 const callBlocks = (text: string, read: (body: string) => ToolCall): ToolCall[] =>
   taggedBlocks(text, '<tool_call>', '</tool_call>').map(({ body, closed }) =>
     closed ? read(body) : { error: 'Error: <tool_call> without </tool_call>' },
@@ -128,7 +127,10 @@ function splitObjects(text: string): string[] {
   return [...parts, text.slice(start)].filter((part) => part.trim() !== '');
 }
 
-/** Models write either name for the arguments, whatever their format requires. vLLM also reads both. */
+/**
+ * Reads a call as a JSON object. Accepts both "arguments" and "parameters", because models write either, whatever the format requires. So
+ * does vLLM.
+ */
 function readJsonCall(text: string, tools: Tool[]): ToolCall {
   const call = parseJson(text);
   if (call === undefined) return { error: 'Error: the tool call is not valid JSON' };

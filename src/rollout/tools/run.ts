@@ -10,34 +10,34 @@ import { onAbort } from './onAbort.ts';
 import type { ToolCall } from './parser.ts';
 
 export interface ToolLimits {
-  /** Milliseconds for one call. A tool that runs longer is aborted, and the model reads a timeout message. */
+  /** Time limit of one call in milliseconds. A tool that runs longer is aborted, and the model reads a timeout message. */
   toolTimeoutMs: number;
   /** Maximum number of characters of a tool's output that the model reads, as in verl. */
   maxToolResponseLength: number;
-  /** Part of a too long output that is removed: verl's tool_response_truncate_side. */
+  /** Part that is removed from an output that is too long; verl's tool_response_truncate_side. */
   toolResponseTruncateSide: TruncateSide;
 }
 
-/** Reason why a call has no output from its tool. A tool that returns "Error: ..." itself has not failed. */
+/** Reason why a call has no output from its tool. A tool that itself returns "Error: ..." has not failed. */
 export type CallFailure = 'parse_error' | 'tool_failure' | 'timeout';
 
 export interface ToolResult {
   text: string;
   failed: boolean;
   failure?: CallFailure;
-  /** Reward that `execute` returned in addition to its text. */
+  /** Reward that the tool's `execute` returned together with its text. */
   reward?: number;
   /** True if the tool ended the episode. */
   done?: boolean;
 }
 
-/** Effect of a failed call on its sample. */
+/** Settings on whether a failed call ends its sample ('stop') or its error is reported to the model ('tell'). */
 interface FailureLimits {
   onParseError?: 'tell' | 'stop';
   onToolFailure?: 'tell' | 'stop';
 }
 
-/** Returns the first failure that must end the sample under the limits. */
+/** Returns the first failure that must end the sample under these settings. */
 export function fatalFailure(
   results: readonly ToolResult[],
   { onParseError, onToolFailure }: FailureLimits,
@@ -46,26 +46,25 @@ export function fatalFailure(
   return results.find(({ failure }) => failure !== undefined && stops(failure))?.failure;
 }
 
-/** Sample that a call runs for, with its state of each tool, which is created at the tool's first call. */
+/** The sample that a call belongs to, and its states of tools. The state of a tool is created at the tool's first call. */
 interface ToolHost {
   context: SampleContext;
   limits: ToolLimits;
   /** Aborts a running call. */
   signal: AbortSignal;
-  /** Undefined for a tool without a state. */
+  /** Returns the sample's state of a tool; undefined for a tool without a state. */
   stateOf(tool: Tool): Promise<unknown> | undefined;
 }
 
-/** Longest delay of a timer; a longer one fires immediately. */
+/** Maximum delay of a timer in milliseconds. A timer with a longer delay fires immediately. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** A call exceeded its time limit. */
+/** A tool call has exceeded its time limit. */
 export class TimeLimitError extends Error {}
 
 /**
- * Returns the tool's output, or an error text. A synchronous endless loop cannot be stopped on its own thread: tools
- * that run untrusted code belong in a worker. Throws UserCodeError if the tool returned a value that is not a
- * ToolOutput.
+ * Runs a call. Returns the tool's output, or an error text. A synchronous endless loop cannot be stopped on its own thread, so tools that
+ * run untrusted code must use a worker. Throws UserCodeError if the tool returned a value that is not a ToolOutput.
  */
 export async function runTool(call: ToolCall, tools: readonly Tool[], host: ToolHost): Promise<ToolResult> {
   const { limits } = host;
@@ -94,7 +93,7 @@ async function execute(tool: Tool, args: Record<string, unknown>, host: ToolHost
   return tool.execute(args, { ...host.context, state, signal });
 }
 
-/** Returns a tool's own limits, or the run's if it has none of its own. */
+/** Returns the limits of a tool's calls: the tool's own, and the run's for those that the tool does not set. */
 export function limitsOf(
   tool: Pick<Tool, 'timeoutMs' | 'maxResponseLength' | 'truncateSide'>,
   limits: ToolLimits,
@@ -107,8 +106,8 @@ export function limitsOf(
 }
 
 /**
- * Resolves or rejects like `work`. Rejects early if `work` takes too long or `outer` aborts, and aborts the signal that
- * `work` received.
+ * Resolves or rejects like the promise of `work`. Rejects earlier if `work` takes too long or if `outer` aborts, and then aborts the signal
+ * that was passed to `work`.
  */
 export async function withTimeLimit<T>(
   name: string,
@@ -136,17 +135,17 @@ export async function withTimeLimit<T>(
   } finally {
     clearTimeout(timer);
     stopWaiting();
-    // After the race has settled, a later rejection must not be unhandled.
+    // Handles a rejection that arrives after the race has settled. It would be reported as unhandled otherwise.
     ended.catch(() => undefined);
   }
 }
 
-/** Truncates a text to `limit` characters at the given side, and makes it well-formed. */
+/** Truncates a text to `limit` characters at the given side, and replaces lone surrogates. */
 export function truncate(
   text: string,
   { maxToolResponseLength: limit, toolResponseTruncateSide: side }: ToolLimits,
 ): string {
-  // A lone surrogate becomes U+FFFD in the tokens, and files that contain one are refused elsewhere.
+  // The tokenizer would encode a lone surrogate as U+FFFD, and other code refuses files that contain one.
   if (text.length <= limit) return wellFormed(text);
   const cut = '...(truncated)...';
   const kept = side === 'middle' ? Math.floor(limit / 2) : limit;

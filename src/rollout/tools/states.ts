@@ -1,13 +1,13 @@
-/** Holds the states of one sample's tools and of its environment between calls. */
+/** Stores the states of one sample's tools and of its environment between calls. */
 
 import type { SampleContext, Tool } from '../../tasks/tool.ts';
 import { describe, InputError, shownValue, UserCodeError } from '../../errors.ts';
 import { withTimeLimit } from './run.ts';
 
-/** Milliseconds in which a tool must return its state. */
+/** Milliseconds that a tool has to return its state for a checkpoint. */
 const SAVE_MS = 10_000;
 
-/** Owner of a state: a tool, or the environment of a sample. `signal` aborts a `create`. */
+/** Owner of a state: a tool, or the environment of a sample. `signal` aborts its `create`. */
 export interface StateOwner extends Pick<Tool, 'name' | 'save' | 'restore' | 'calcReward' | 'release' | 'timeoutMs'> {
   create?(context: SampleContext, signal?: AbortSignal): unknown;
 }
@@ -31,13 +31,13 @@ export class ToolStates {
   }
 
   /**
-   * Returns the state, which is created once, even if two calls of one turn request it at the same time. After a failed
-   * `create` the next call tries again.
+   * Returns the state of a tool. It is created once, even if two calls of one turn request it at the same time. After a failed `create`,
+   * the next call tries again.
    */
   of(tool: StateOwner, signal?: AbortSignal): Promise<unknown> {
     let state = this.#states.get(tool);
     if (!state) {
-      // The call that requested the state receives its failure. The `async` turns a synchronous throw into a rejection.
+      // A failure to create the state is thrown to the call that requested it. The `async` turns a synchronous throw into a rejection.
       state = (async () => tool.create?.(this.context, signal))();
       this.#states.set(tool, state);
       state.catch(() => this.#states.delete(tool));
@@ -45,12 +45,12 @@ export class ToolStates {
     return state;
   }
 
-  /** True for a tool with a state that was not restored from a checkpoint. */
+  /** True for a tool whose state was created in this run instead of restored from a checkpoint. */
   isUnsaved(tool: StateOwner): boolean {
     return tool.create !== undefined && !this.#restored.has(tool);
   }
 
-  /** Returns the states of the tools that can save theirs, by tool, as plain JSON. */
+  /** Returns the states of all tools that can save their states, by tool, as plain JSON. */
   async save(): Promise<Record<string, unknown>> {
     const saved: Record<string, unknown> = {};
     const saveOne = async (tool: StateOwner, state: Promise<unknown>) => {
@@ -61,14 +61,14 @@ export class ToolStates {
     await Promise.all(
       [...this.#states].map(async ([tool, state]) => {
         if (!tool.save || !tool.restore) return;
-        // If its state cannot be saved, a resumed run repeats the sample's calls of this tool.
+        // If the state of a tool cannot be saved, a resumed run repeats the sample's calls of this tool.
         await withTimeLimit(tool.name, () => saveOne(tool, state), SAVE_MS, signal).catch(() => {});
       }),
     );
     return saved;
   }
 
-  /** Restores the saved states. Throws InputError if a tool cannot restore its state. */
+  /** Restores saved states. Throws InputError if a tool cannot restore its state. */
   async restore(
     tools: readonly StateOwner[],
     saved: Readonly<Record<string, unknown>>,
@@ -89,7 +89,7 @@ export class ToolStates {
     }
   }
 
-  /** Called if no call needs the state any longer. If its creation succeeds later, it is freed. */
+  /** Called if no call needs the tool's state any longer. If the state is created later, it is freed then. */
   giveUp(tool: StateOwner): void {
     const late = this.#states.get(tool);
     this.#states.delete(tool);
@@ -97,8 +97,8 @@ export class ToolStates {
   }
 
   /**
-   * Returns rewards and states by tool, and frees every state. Failures and timeouts are counted, not thrown. A reward
-   * that is not a finite number is the `fault`.
+   * Returns the rewards and states of all tools, by tool, and frees every state. Failures and timeouts are counted, not thrown. A reward
+   * that is not a finite number is returned as `fault`.
    */
   async end(timeoutMs: number): Promise<ToolsEnded> {
     const rewards: Record<string, number> = {};
@@ -114,7 +114,7 @@ export class ToolStates {
       }
     };
     const endOne = async (tool: StateOwner, pending: Promise<unknown>) => {
-      // A hanging create has already used up the call's limit, so it is not awaited again.
+      // If the tool's `create` hangs, it has already used up the time limit of a call, so it is not awaited again.
       const made = await attempt(tool, async () => ({ state: await pending }));
       if (!made) return this.giveUp(tool);
       const { state } = made as { state: unknown };

@@ -1,7 +1,7 @@
 /**
- * adventure: a few rooms, a locked door, its key, and the exit behind it. Every map can be solved by construction. The model
- * acts with the tools go, take, use and look, or with a line of text ("go north"). Key, door and exit each add a part of the
- * reward, in the turn that reached them. Held-out maps are never trained on.
+ * adventure: a few rooms, a locked door, its key, and the exit behind the door. Every map can be solved by construction. The model acts
+ * with the tools go, take, use and look, or with a line of text ("go north"). Key, door and exit each add a part of the reward, in the turn
+ * that reached them. Held-out maps are never trained on.
  */
 
 import { checkOptions } from '../checkOptions.ts';
@@ -14,7 +14,7 @@ import { defineEnvironment } from './environment.ts';
 import { environmentTask } from './environmentTask.ts';
 
 export const ADVENTURE_OPTIONS = {
-  /** Minimum and maximum number of rooms in a map, including the exit. */
+  /** Minimum and maximum number of rooms on a map, including the exit. */
   minRooms: 4,
   maxRooms: 6,
   /** Number of useless items on the map. */
@@ -30,7 +30,7 @@ const OPPOSITE = { north: 'south', east: 'west', south: 'north', west: 'east' } 
 
 interface Room {
   name: string;
-  /** Numbers of the adjacent rooms. */
+  /** Index of the adjacent room in each direction. */
   exits: Partial<Record<Direction, number>>;
   items: string[];
 }
@@ -38,7 +38,7 @@ interface Room {
 /** The model starts in room 0; the exit is the last room, and the door to it is locked. */
 export interface AdventureMap {
   rooms: Room[];
-  /** The door as seen from the room before the exit. */
+  /** Position of the locked door: a room, and the direction in which the exit is. */
   door: { room: number; direction: Direction };
 }
 
@@ -46,11 +46,11 @@ export interface AdventureProblem extends Problem {
   map: AdventureMap;
 }
 
-/** State of a sample: the model's position, and its changes to the map. */
+/** State of a sample: where the model is, what it has, and what it has changed on the map. */
 export interface Adventure {
   room: number;
   has: string[];
-  /** Items that were picked up. */
+  /** Items that the model has picked up anywhere. */
   taken: string[];
   doorIsOpen: boolean;
   isOut: boolean;
@@ -118,7 +118,10 @@ export function adventureTask(options: Partial<typeof ADVENTURE_OPTIONS> = {}): 
 const tokenizer = { vocabSize: 384, wordShare: 0.9 };
 const mapOf = (problem: Problem) => (problem as AdventureProblem).map;
 
-/** Draws rooms as a walk on a grid, each next to an earlier one. The last is the exit, which leads to no further room. */
+/**
+ * Draws the rooms of a map as a walk on a grid, each next to an earlier one. The last room is the exit, from which no other room can be
+ * reached.
+ */
 function drawMap(rng: Rng, { minRooms, maxRooms, decoys }: typeof ADVENTURE_OPTIONS): AdventureMap {
   const count = rng.int(minRooms, maxRooms);
   const names = shuffled(ROOMS, rng);
@@ -142,13 +145,13 @@ function shuffled<T>(items: readonly T[], rng: Rng): T[] {
   return items.map(() => left.splice(rng.int(0, left.length - 1), 1)[0]);
 }
 
-/** Returns the state at the start of an adventure. */
+/** Returns the state at the start of a game. */
 export const begin = (): Adventure => ({ room: 0, has: [], taken: [], doorIsOpen: false, isOut: false });
 
 const itemsHere = ({ room, taken }: Adventure, { rooms }: AdventureMap) =>
   rooms[room].items.filter((item) => !taken.includes(item));
 
-/** Describes the room, its exits, the items in it and the model's items. */
+/** Describes the room, its exits, the items in it, and the items that the model has. */
 function look(state: Adventure, map: AdventureMap): string {
   const { name, exits } = map.rooms[state.room];
   const isLocked = state.room === map.door.room && !state.doorIsOpen;
@@ -162,11 +165,11 @@ function look(state: Adventure, map: AdventureMap): string {
   ].join('\n');
 }
 
-/** Executes a line. Returns what the model then sees, or why the line cannot be executed. */
+/** Executes a command, such as "go north". Returns what the model then sees, or why the command cannot be executed. */
 export function act(state: Adventure, map: AdventureMap, line: string): ToolOutput {
   const [verb, noun = ''] = line.trim().toLowerCase().split(/\s+/);
   const { room } = state;
-  // Not exits[noun] alone, because "constructor" and the like exist on every object.
+  // exits[noun] alone would be wrong, because a noun such as "constructor" is a property of every object.
   const there = DIRECTIONS.includes(noun as Direction) ? map.rooms[room].exits[noun as Direction] : undefined;
   const seen = (reward?: number) => ({ text: look(state, map), ...(reward !== undefined && { reward }) });
   const isDoor = room === map.door.room && noun === map.door.direction;
@@ -195,7 +198,7 @@ export function act(state: Adventure, map: AdventureMap, line: string): ToolOutp
   }
 }
 
-/** Returns every line that has an effect. */
+/** Returns every command that would have an effect now. */
 export function linesOf(state: Adventure, map: AdventureMap): string[] {
   const { exits } = map.rooms[state.room];
   return [
@@ -205,7 +208,7 @@ export function linesOf(state: Adventure, map: AdventureMap): string[] {
   ];
 }
 
-/** Returns the shortest lines that lead out (breadth-first search); undefined if the exit is unreachable. */
+/** Returns the shortest list of commands that leads to the exit (breadth-first search). Undefined if the exit is unreachable. */
 export function solve(from: Adventure, map: AdventureMap): string[] | undefined {
   const seen = new Set([JSON.stringify(from)]);
   let front = [{ state: from, lines: [] as string[] }];
@@ -226,10 +229,10 @@ export function solve(from: Adventure, map: AdventureMap): string[] | undefined 
   return undefined;
 }
 
-/** Maximum number of lines in a demonstration. */
+/** Maximum number of commands in a demonstration. */
 const MOST_LINES = 12;
 
-/** Demonstrates the shortest way out. With probability `errorRate` a line is replaced by another one with an effect. */
+/** Returns a demonstration of the shortest way out. With probability `errorRate`, a command is replaced by another one with an effect. */
 function demonstrate(problem: Problem, rng: Rng, errorRate: number): Message[] {
   const map = mapOf(problem);
   const state = begin();

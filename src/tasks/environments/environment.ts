@@ -1,4 +1,4 @@
-/** Environments: state shared by tools, a first observation, and a response to turns without a tool call. */
+/** Environments: state that tools share, a first observation, and replies to turns without a tool call. */
 
 import { InputError } from '../../errors.ts';
 import type { Message, Problem } from '../problem.ts';
@@ -13,54 +13,54 @@ import {
 } from '../tool.ts';
 import type { ArgsOf, ToolSchema } from '../toolSchema.ts';
 
-/** Result of `reset`: the sample's state, and the text at the end of its prompt (undefined or empty: no text). */
+/** Result of `reset`: the sample's state, and an observation to append to its prompt. An empty or undefined observation adds nothing. */
 export interface Start<State> {
-  /** State of this sample only. */
+  /** State of this sample. */
   state: State;
-  /** Text that the model reads first. Default: no text. */
+  /** Observation: text that the model reads first. Default: no text. */
   observation?: string;
 }
 
 /** Input of `reset` in addition to the problem. */
 export interface ResetContext extends SampleContext {
-  /** Aborted when the time limit has passed or the sample has ended. */
+  /** Signal that aborts when the time limit has passed or the sample has ended. */
   signal: AbortSignal;
 }
 
-/** An environment as agent loops see it; `defineEnvironment` creates one with typed state and arguments. */
+/** An environment as agent loops use it. `defineEnvironment` creates one with typed state and arguments. */
 export interface Environment {
-  /** Name in `Problem.environment` and `toolStates`. */
+  /** Name of the environment in `Problem.environment` and `toolStates`. */
   name: string;
-  /** Tools that share the state as `context.state`. */
+  /** Tools that share the environment's state as `context.state`. */
   tools: readonly Tool[];
   /**
-   * Starts one sample. The observation is appended to the prompt's last user message, or becomes a user message if the prompt
-   * ends with another role. None of its tokens is trained. Samples with the same observation share one prefilled prompt. The
-   * result must be determined by problem and context, because a resumed run can call this again. A throw, a time-out or a value
-   * that is not a Start is a UserCodeError: it ends the run, or only the sample if trainer.onError is skip.
+   * Starts one sample. The observation is appended to the prompt's last user message. If the prompt ends with another role, it becomes a
+   * user message. Its tokens are not trained on. Samples with the same observation share one prefilled prompt. The result must be
+   * determined by the problem and the context, because a resumed run can call `reset` again. An exception, a time-out or a value that is
+   * not a Start is a UserCodeError: it ends the run, or only the sample if trainer.onError is skip.
    */
   reset(problem: Problem, context: ResetContext): Start<unknown> | Promise<Start<unknown>>;
   /**
-   * Answers a turn without a tool call by a user message. If undefined, such a turn ends the sample. `reward` and `done` work as in
-   * a tool. After a throw or a time-out the model reads the error.
+   * Replies to a turn without a tool call with a user message. Without this function, such a turn ends the sample. `reward` and `done` have
+   * the same effect as in a tool. If the function throws or times out, the model reads the error.
    */
   step?(text: string, context: ToolContext): ToolOutput | Promise<ToolOutput>;
   /**
-   * Returns the outcome, after the sample has ended and `close` was called; see environmentTask. A number is both score and acc,
-   * and the rewards of tools and steps are added. A Reward with `turns` is used unchanged.
+   * Returns the outcome. Called after the sample has ended and its state was freed; see environmentTask. A number is both score and acc,
+   * and the rewards of tools and steps are added to the score. A Reward with `turns` is used unchanged.
    */
   reward?(state: unknown, sample: ScoredSample): number | Reward | Promise<number | Reward>;
-  /** Like Tool.save and Tool.restore. Without them a resumed run calls `reset` and repeats the sample's steps and calls. */
+  /** Like Tool.save and Tool.restore. Without both, a resumed run calls `reset` and repeats the sample's steps and calls. */
   save?(state: unknown): unknown;
   /** Recreates a state from the result of `save`. */
   restore?(saved: unknown, context: SampleContext): unknown;
-  /** Frees the state. Called once for every `reset` or `restore` that succeeded, however the sample ended. */
+  /** Frees the state. Called once for every `reset` or `restore` that succeeded, whatever the reason for the sample's end. */
   close?(state: unknown): void | Promise<void>;
-  /** Milliseconds for `reset`, a step or a call. Default: rollout.multiTurn.toolTimeoutS. */
+  /** Time limit of `reset`, a step or a tool call in milliseconds. Default: rollout.multiTurn.toolTimeoutS. */
   timeoutMs?: number;
-  /** Characters of an observation that the model sees. Default: rollout.multiTurn.maxToolResponseLength. */
+  /** Maximum number of characters of an observation that the model reads. Default: rollout.multiTurn.maxToolResponseLength. */
   maxResponseLength?: number;
-  /** Part that is removed from an observation that is too long; default: the run's setting. */
+  /** Part that is removed from an observation that is too long. Default: the run's setting. */
   truncateSide?: TruncateSide;
 }
 
@@ -84,7 +84,7 @@ interface EnvironmentDefinition<State, Schemas extends Record<string, ToolSchema
 }
 
 /**
- * Defines an environment with state typed by `reset` and tool arguments typed by their schemas; see Environment. Throws
+ * Defines an environment. Its state is typed by `reset`, and the arguments of its tools are typed by their schemas; see Environment. Throws
  * InputError for an invalid name, a tool that `defineTool` rejects, neither `step` nor `tools`, or only one of `save` and `restore`.
  *
  *   defineEnvironment({
@@ -106,7 +106,7 @@ export function defineEnvironment<State, const Schemas extends Record<string, To
     throw new InputError(
       `Environment "${name}" has ${definition.save ? 'save without restore' : 'restore without save'}. Give both or none.`,
     );
-  // The loop passes an environment only the state that its own reset returned.
+  // The cast is safe: the agent loop passes an environment only the state that its own `reset` has returned.
   const environment = definition as Omit<Environment, 'tools'>;
   const made = Object.entries((tools ?? {}) as Record<string, EnvironmentTool<ToolSchema, unknown>>);
   return {
@@ -115,7 +115,7 @@ export function defineEnvironment<State, const Schemas extends Record<string, To
   };
 }
 
-/** Returns the limits that an environment sets itself; they hold for its tools and steps too. */
+/** Returns the limits that an environment sets itself. They also apply to its tools and steps. */
 export function ownLimits({ timeoutMs, maxResponseLength, truncateSide }: Limits): Limits {
   return {
     ...(timeoutMs !== undefined && { timeoutMs }),

@@ -1,4 +1,4 @@
-/** Finds the environment and tools of a problem. Creates tasks whose reward comes from their environments. */
+/** Finds the environment and the tools of a problem. Creates tasks whose reward is that of their environments. */
 
 import { InputError } from '../../errors.ts';
 import { type Problem, problemName } from '../problem.ts';
@@ -6,15 +6,18 @@ import type { Task } from '../task.ts';
 import type { Tool } from '../tool.ts';
 import type { Environment } from './environment.ts';
 
-/** Environment of a problem, if its task has any, and the tools of both, or those that the problem names. */
+/**
+ * A problem's environment, if its task has environments, and its tools: all those of task and environment, or the ones that the problem
+ * names.
+ */
 export interface ProblemParts {
   tools: Tool[];
   environment?: Environment;
 }
 
 /**
- * Returns the environment and tools of a problem. Throws InputError if the problem names an unknown environment or tool, names
- * none of several environments, or has two tools of one name.
+ * Returns the environment and tools of a problem. Throws InputError if the problem names an unknown environment or tool, if it names no
+ * environment although the task has several, or if two of its tools have the same name.
  */
 export function partsOf(task: Pick<Task, 'name' | 'tools' | 'environments'>, problem: Problem): ProblemParts {
   const environment = environmentOf(task, problem);
@@ -59,9 +62,9 @@ function chosenTools({ name }: Pick<Task, 'name'>, problem: Problem, all: readon
 type GivenTask = Omit<Task, 'reward' | 'environments'> & { environments: readonly [Environment, ...Environment[]] };
 
 /**
- * Adds a reward to a task: the outcome (`Environment.reward`) plus the rewards of tools and steps. The reward's `turns` (for
- * advEstimator turn_loo) lists the reward of each turn; the last includes the outcome. Without an outcome, acc is the score. A
- * sample that ended before its `reset` has no reward.
+ * Adds a reward to a task: the outcome (`Environment.reward`) plus the rewards of tools and steps. `turns` of the reward (for advEstimator
+ * turn_loo) has the reward of each turn; the last one includes the outcome. Without an outcome, acc is the score. A sample that ended
+ * before its `reset` has no reward.
  */
 export function environmentTask<T extends GivenTask>(task: T): T & Pick<Task, 'reward'> {
   return {
@@ -74,7 +77,7 @@ export function environmentTask<T extends GivenTask>(task: T): T & Pick<Task, 'r
       if (!environment.reward) return { score: given, acc: given, turns: [...turnRewards] };
       const outcome = await environment.reward(toolStates[environment.name], sample);
       const reward = typeof outcome === 'number' ? { score: outcome, acc: outcome } : outcome;
-      // An invalid reward is passed on to the check of all rewards, whose error names it.
+      // An invalid reward is returned unchanged to the check of all rewards, whose error names the reward.
       if (typeof reward !== 'object' || reward === null || reward.turns !== undefined) return reward;
       const last = turnRewards.length - 1;
       const turns = turnRewards.map((step, turn) => (turn === last ? step + reward.score : step));

@@ -1,6 +1,6 @@
 /**
- * tic-tac-toe: the model plays X and answers with the number of a free cell; a scripted opponent replies. The opponent's draws
- * are seeded by problem and board, so that all samples of a group meet the same one. Held-out games have separate opponents.
+ * tic-tac-toe: the model plays X and answers with the number of a free cell, and a scripted opponent replies. The opponent's random moves
+ * are seeded by problem and board, so all samples of a group play against the same opponent. Held-out games have other opponents.
  */
 
 import { InputError } from '../../errors.ts';
@@ -13,19 +13,19 @@ import { defineEnvironment } from './environment.ts';
 import { environmentTask } from './environmentTask.ts';
 
 export const TIC_TAC_TOE_OPTIONS = {
-  /** Share of the opponent's moves that are perfect (minimax); the others are random. */
+  /** Fraction of the opponent's moves that are perfect (minimax). The others are random. */
   strength: 0.25,
-  /** Share of the games in which the model moves first. */
+  /** Fraction of the games in which the model moves first. */
   modelStarts: 0.5,
-  /** Illegal moves that a game allows; the next one ends it. */
+  /** Number of illegal moves that a game allows. One more ends the game. */
   illegalMoves: 0,
 };
 
-/** Reward of the turn that ends a game, and of each illegal move. */
+/** Reward of the turn that ends a game, by result, and of each illegal move. */
 const REWARDS = { won: 1, drawn: 0.5, lost: 0, illegal: -0.1 };
 
 type Mark = 'X' | 'O';
-/** [9] cells, row by row; '.' = free. */
+/** Nine cells, row by row: 'X', 'O' or '.' for a free cell. */
 export type Board = string;
 type Result = 'won' | 'drawn' | 'lost';
 
@@ -36,7 +36,7 @@ interface Game {
 }
 
 export interface TicTacToeProblem extends Problem {
-  /** Seed of the opponent. */
+  /** Seed of the opponent's random moves. */
   opponent: number;
   modelStarts: boolean;
 }
@@ -99,7 +99,7 @@ export function ticTacToeTask(options: Partial<typeof TIC_TAC_TOE_OPTIONS> = {})
     environments: [environment],
     train,
     heldOut,
-    /** Plays perfect moves; with probability `errorRate` a move is random. */
+    /** Returns a demonstration with perfect moves. With probability `errorRate`, a move is random instead. */
     demonstrate(problem, rng, errorRate) {
       const game = reset(problem as TicTacToeProblem);
       const messages: Message[] = [{ role: 'user', content: shownBoard(game.board) }];
@@ -125,7 +125,7 @@ const place = (board: Board, cell: number, mark: Mark): Board => board.slice(0, 
 /** Returns the indices of free cells. */
 export const freeCells = (board: Board): number[] => [...board].flatMap((mark, cell) => (mark === '.' ? [cell] : []));
 
-/** Renders three rows; a free cell shows the number to answer. */
+/** Renders the board as three rows. A free cell shows its number. */
 const shownBoard = (board: Board): string =>
   [...board]
     .map((mark, cell) => (mark === '.' ? String(cell + 1) : mark) + (cell % 3 === 2 ? '\n' : ''))

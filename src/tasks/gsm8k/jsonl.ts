@@ -1,4 +1,4 @@
-/** GSM8K's own files: one JSON object per line, `{ question, answer }`. Calculations are marked as `<<48/2=24>>`. */
+/** Reads GSM8K's own files: one JSON object `{ question, answer }` per line. Calculations in the answer are marked as `<<48/2=24>>`. */
 
 import { InputError } from '../../errors.ts';
 import { drawnFrom, type JsonlRow, readRows } from '../jsonl/file.ts';
@@ -11,16 +11,16 @@ import type { SyncTask } from '../task.ts';
 import { calculate, calculator } from '../tools/calculator.ts';
 
 /**
- * Parses the problems of a JSONL text. `program` omits a calculation that our calculator cannot read (a few contain words or
- * "%"). Throws InputError that names the line for any other invalid content.
+ * Parses the problems of a JSONL text. `program` omits calculations that the calculator tool cannot read, because a few contain words or
+ * "%". Throws InputError that names the line for any other invalid content.
  */
 export function parseGsm8kJsonl(text: string, file: string): Gsm8kProblem[] {
   return readRows({ file, text }).map((row, i) => placed({ ...problemOf(row), id: `${file}-${i}` }, row.where));
 }
 
 /**
- * Creates the task from JSONL texts: training problems in a new order each epoch, and the first `count` test problems (of each
- * `dataSource`, if they have one).
+ * Creates the task from JSONL texts. Training problems have a new order each epoch. Held-out problems are the first `count` test problems
+ * (of each `dataSource`, if they have one).
  */
 export function gsm8kJsonlTask(
   train: Gsm8kProblem[],
@@ -57,7 +57,7 @@ function problemOf({ fields, line, where }: JsonlRow): Gsm8kProblem {
   };
 }
 
-/** Returns the expressions left of "=" in `<<...=...>>`, without currency signs and thousands separators. */
+/** Returns the expression before "=" of each `<<...=...>>`, without currency signs and thousands separators. */
 function annotations(answer: string): string[] {
   return [...answer.matchAll(/<<([^=<>]+)=[^<>]*>>/g)]
     .map(([, expression]) => expression.replace(/[$,\s]/g, ''))

@@ -1,4 +1,6 @@
-/** Adds a system message and a closing instruction to a GSM8K problem. Needed for a model that was not trained on its answer line. */
+/**
+ * Adds a system message and a closing instruction to a GSM8K problem. A model that was not trained to write the line `#### N` needs them.
+ */
 
 import { InputError } from '../../errors.ts';
 import { ANSWER_PARSERS, type AnswerParser } from './reward.ts';
@@ -7,9 +9,11 @@ import type { Problem } from '../task.ts';
 
 /** Options for the prompt and the answer parser. */
 export interface PromptOptions {
-  /** System message at the start; if empty, the chat template can add its own. */
+  /** System message at the start. If empty, the chat template can add its own. */
   systemPrompt: string;
-  /** Added to the question after a space. verl: Let's think step by step and output the final answer after "####". */
+  /**
+   * Instruction that is added to the question after a space. verl's is: Let's think step by step and output the final answer after "####".
+   */
   instruction: string;
   /** Method that finds the answer in a response. */
   parser: AnswerParser;
@@ -23,7 +27,7 @@ export function checkParser(parser: string | undefined): void {
   throw new InputError(`task.options.parser is "${parser}"; allowed: ${ANSWER_PARSERS.join(', ')}.`);
 }
 
-/** Returns the problem with both texts, or the problem itself if both are empty. */
+/** Returns the problem with the system message and the instruction, or the problem itself if both texts are empty. */
 export function prompted<P extends Problem>(problem: P, options: Partial<PromptOptions>): P {
   const { systemPrompt, instruction } = { ...NO_PROMPT, ...options };
   if (systemPrompt === '' && instruction === '') return problem;

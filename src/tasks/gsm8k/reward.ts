@@ -1,18 +1,18 @@
-/** verl's strict GSM8K rule, and optional shaping on top of it. */
+/** verl's strict rule for the reward of a GSM8K answer, and optional reward shaping. */
 
 import type { Reward, ScoredSample } from '../task.ts';
 
-/** Terms added to the score. The outcome `acc` excludes them, and evaluation reports `acc` only. */
+/** Terms that shaping adds to the score. The outcome `acc` excludes them, and evaluation reports only `acc`. */
 export interface Shaping {
-  /** Score of an answer line `#### N` with a wrong number (verl's format_score). */
+  /** Score of a response whose line `#### N` has a wrong number (verl's format_score). */
   formatScore: number;
-  /** Score of at least one tool call without any that failed. */
+  /** Score of a sample with at least one tool call, none of which failed. */
   toolCallBonus: number;
 }
 
 export const NO_SHAPING: Shaping = { formatScore: 0, toolCallBonus: 0 };
 
-/** Only the end of a longer response is searched, as in verl, because the answer is at the end. */
+/** Number of characters at the end of a response that are searched for the answer, as in verl. */
 const SEARCHED_CHARACTERS = 300;
 
 /** Returns the last `#### N` of a text without commas, or null. Equals verl's extract_solution with method "strict". */
@@ -21,7 +21,9 @@ export function extractAnswer(text: string): string | null {
   return found ? found[1].replaceAll(',', '') : null;
 }
 
-/** strict = the line `#### N`; flexible = the last number of the text, for models that do not write that line. */
+/**
+ * Method that finds the answer: strict = the line `#### N`; flexible = the last number of the text, for models that do not write that line.
+ */
 export const ANSWER_PARSERS = ['strict', 'flexible'] as const;
 export type AnswerParser = (typeof ANSWER_PARSERS)[number];
 
@@ -34,7 +36,7 @@ function lastNumber(text: string): string | null {
   return found ? found.replaceAll(',', '').replace(/\.$/, '') : null;
 }
 
-/** Scores by exact string match of the answer in the last assistant message. */
+/** Scores a sample: the answer in its last assistant message must equal the problem's answer as a text. */
 export function gsm8kReward(
   sample: ScoredSample,
   shaping: Shaping = NO_SHAPING,

@@ -1,6 +1,6 @@
 /**
- * GSM8K-style word problems (arXiv:2110.14168) with a calculator: generated from templates, or read from GSM8K's own JSONL.
- * Train and held-out problems are disjoint by a hash of template and numbers; names and things are not part of the hash.
+ * Word problems like those of GSM8K (arXiv:2110.14168), with a calculator. They are generated from templates, or read from GSM8K's own
+ * JSONL files. Training and held-out problems are disjoint by a hash of template and numbers. Names and things are not part of the hash.
  */
 
 import { InputError } from '../../errors.ts';
@@ -15,16 +15,16 @@ import { calculate, calculator } from '../tools/calculator.ts';
 
 /** Example: "Tom has 3 bags of 4 pens and 5 more pens. ...", program ['3*4', '#1+5'], answer '17'. */
 export interface Gsm8kProblem extends Problem {
-  /** Calculator expressions in order; #1 is the result of the first one. */
+  /** Calculator expressions in order; #1 stands for the result of the first one. */
   program: string[];
 }
 
 /** One problem in eight is held out. */
 const HELD_OUT_SHARE = 8;
-/** Draws for one held-out problem before its template counts as exhausted. */
+/** Maximum number of draws for a held-out problem. If none of them is new, its template counts as exhausted. */
 const MAX_DRAWS = 20_000;
 
-/** Creates the generated task. `train` is endless; `heldOut` cycles through the templates and never repeats a problem. */
+/** Creates the task with generated problems. `train` is endless. `heldOut` cycles through the templates and never repeats a problem. */
 export function gsm8kToolTask(options: { shaping?: Partial<Shaping> } = {}): SyncTask {
   const shaping = { ...NO_SHAPING, ...options.shaping };
   let held: Gsm8kProblem[] = [];
@@ -40,14 +40,14 @@ export function gsm8kToolTask(options: { shaping?: Partial<Shaping> } = {}): Syn
   };
 }
 
-/** Returns training problem `index` of a run's seed. */
+/** Returns training problem number `index` for a run's seed. */
 export function trainProblem(index: number, seed: number): Gsm8kProblem {
   const rng = keyedRng('gsm8k-train', seed, index);
   const template = rng.pick(TEMPLATES);
   return makeProblem(`train-${index}`, template, drawNumbers(template, rng, false), rng);
 }
 
-/** Returns the same problems for every seed of a run. Throws InputError if a template runs out of numbers. */
+/** Returns held-out problems, the same for every seed of a run. Throws InputError if a template has no more new problems. */
 export function heldOutProblems(count: number): Gsm8kProblem[] {
   const rng = keyedRng('gsm8k-held-out');
   const seen = new Set<string>();
@@ -106,7 +106,7 @@ function pickTwo<T>(items: readonly T[], rng: Rng): [T, T] {
   return [items[first], items[second]];
 }
 
-/** Runs a program and returns the result of each step; later steps can use earlier results. */
+/** Evaluates the steps of a program and returns the result of each. Later steps can use earlier results. */
 function runProgram(program: string[]): string[] {
   const results: string[] = [];
   for (const step of program) results.push(calculate(fillResults(step, results)));

@@ -1,6 +1,6 @@
 /**
- * The word problems of the gsm8k-tool task: short texts over few words (a small tokenizer has a token for each), integer numbers
- * and integer results of at most four digits.
+ * Templates of the word problems of the task gsm8k-tool. Their texts use few words, so that a small tokenizer has a token for each. Numbers
+ * and results are integers of at most four digits.
  */
 
 import type { Rng } from '../random.ts';
@@ -11,11 +11,11 @@ export const ITEMS = ['apples', 'books', 'pens', 'cards', 'eggs', 'cakes', 'stam
 /** A word problem with placeholders for names, things and numbers. */
 export interface Template {
   id: string;
-  /** Text with placeholders: {n} {m} are two names, {x} {y} two things, {a} to {e} the numbers. */
+  /** Text with placeholders: {n} and {m} are names, {x} and {y} things, {a} to {e} the numbers. */
   text: string;
-  /** Draws the numbers; the result of every step must be an integer. */
+  /** Draws the numbers of a problem. The result of every step must be an integer. */
   numbers(rng: Rng): Record<string, number>;
-  /** One calculator call per step, in order; #1 is the result of the first. The last result is the answer. */
+  /** Calculator expressions, one per step, in order; #1 stands for the result of the first step. The last result is the answer. */
   steps: string[];
 }
 
@@ -177,13 +177,13 @@ export const TEMPLATES: Template[] = [
   },
 ];
 
-/** Draws numbers with an integer a / b from lowResult to highResult. */
+/** Draws numbers a and b for which a / b is an integer from lowResult to highResult. */
 function quotient(rng: Rng, low: number, high: number, lowResult: number, highResult: number) {
   const b = rng.int(low, high);
   return { a: b * rng.int(lowResult, highResult), b };
 }
 
-/** Draws numbers with a - b at least 1. */
+/** Draws numbers a and b for which a - b is at least 1. */
 function minus(rng: Rng, low: number, high: number) {
   const a = rng.int(low, high);
   return { a, b: rng.int(2, a - 1) };

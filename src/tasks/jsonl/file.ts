@@ -1,11 +1,11 @@
-/** Files of problems, one JSON object per line. Reads them with the place of every error, splits and samples them. */
+/** Reads files of problems, one JSON object per line, with the place of every error. Splits them into training and held-out problems. */
 
 import { InputError } from '../../errors.ts';
 import { placed } from '../problem.ts';
 import { hash, keyedRng, permutation } from '../random.ts';
 import type { Problem, Task } from '../task.ts';
 
-/** A JSONL text and its name in errors. */
+/** The text of a JSONL file, and the file's name for error messages. */
 export interface JsonlFile {
   /** Name of the file in error messages and problem ids. */
   file: string;
@@ -13,7 +13,7 @@ export interface JsonlFile {
   text: string;
 }
 
-/** Files of a task. Each of several held-out files has its set's name, with metrics `val-core/<name>/...`. */
+/** The files of a task. If there are several held-out files, the name of each is that of its set, with metrics `val-core/<name>/...`. */
 export interface JsonlFiles {
   /** Training problems. */
   train: JsonlFile;
@@ -21,14 +21,14 @@ export interface JsonlFiles {
   val?: JsonlFile | readonly (JsonlFile & { name: string })[];
 }
 
-/** One line as an object, and its place: "train.jsonl, line 3". */
+/** One line of a file: its parsed object, its text, and its place, e.g. "train.jsonl, line 3". */
 export interface JsonlRow {
   fields: Record<string, unknown>;
   line: string;
   where: string;
 }
 
-/** Paths as written in `task` of a config. */
+/** Paths of the files as the user wrote them in `task` of a config. */
 export interface WrittenPaths {
   path?: string | undefined;
   valPath?: string | readonly string[] | Readonly<Record<string, string>> | undefined;
@@ -36,7 +36,7 @@ export interface WrittenPaths {
 
 type ReadProblems<P extends Problem> = (file: JsonlFile) => P[];
 
-/** Parses the rows of a JSONL text and skips blank lines. Throws InputError that names a line that is not an object. */
+/** Parses the rows of a JSONL text. Skips blank lines. Throws InputError that names the line if a line is not an object. */
 export function readRows({ file, text }: JsonlFile): JsonlRow[] {
   const lines = text.replace(/^\uFEFF/, '').split('\n');
   const other = otherFormat(text.replace(/^\uFEFF/, ''));
@@ -46,7 +46,7 @@ export function readRows({ file, text }: JsonlFile): JsonlRow[] {
   return rows;
 }
 
-/** Returns the format of a text that is not JSON Lines, if it is a common one; undefined otherwise. */
+/** Returns the name of the format if a text is not JSON Lines but in another common format; undefined otherwise. */
 function otherFormat(text: string): string | undefined {
   const [first, second] = text.trimStart().split('\n', 2);
   if (/^\[\s*(\{|$)/.test(first)) return 'a JSON array';
@@ -68,7 +68,7 @@ function readRow(line: string, where: string): JsonlRow {
 }
 
 /**
- * Reads the files of a config's `path` and `valPath`. With several held-out files, a set's name is its key, or its file name
+ * Reads the files of a config's `path` and `valPath`. If there are several held-out files, the name of a set is its key, or its file name
  * without the extension. Throws InputError.
  */
 export async function readFiles(
@@ -84,7 +84,7 @@ export async function readFiles(
   const twice = named.find(([name], i) => named.findIndex(([other]) => other === name) < i);
   if (twice)
     throw new InputError(
-      `task.valPath has two files named "${twice[0]}", which their metrics would share. Name them: {first: ..., second: ...}.`,
+      `task.valPath has two files named "${twice[0]}", so their metrics would have the same names. Name them: {first: ..., second: ...}.`,
     );
   return { train, val: await Promise.all(named.map(async ([name, file]) => ({ name, ...(await open(file)) }))) };
 }
@@ -92,7 +92,7 @@ export async function readFiles(
 const isList = <T>(value: T | readonly T[] | object): value is readonly T[] => Array.isArray(value);
 const setName = (path: string): string => path.replace(/^.*[\\/]/s, '').replace(/(.)\.[^.]*$/s, '$1');
 
-/** Returns the training and held-out problems of the files. Throws InputError, also for a single problem without a held-out file. */
+/** Returns the training and held-out problems of the files. Throws InputError, also if there is only one problem and no held-out file. */
 export function splitProblems<P extends Problem>(
   { train, val }: JsonlFiles,
   read: ReadProblems<P>,
@@ -110,8 +110,9 @@ export function splitProblems<P extends Problem>(
 }
 
 /**
- * Returns training problems, reordered each epoch, and the first `count` held-out problems (of each `dataSource`).
- * @param name keys the order
+ * Returns functions that return training problems, in another order each epoch, and the first `count` held-out problems (of each
+ * `dataSource`).
+ * @param name name of the task, which determines the order together with the seed and the epoch
  */
 export function drawnFrom<P extends Problem>(name: string, train: readonly P[], test: readonly P[]) {
   let epoch = { key: '', order: [] as number[] };

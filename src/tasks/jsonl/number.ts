@@ -1,23 +1,26 @@
-/** Normalises the last number of a text. The reward `number` compares it digit by digit and never as a float. */
+/** Finds and normalises the last number of a text. The reward `number` compares such numbers as texts, never as floats. */
 
 const DIGITS = String.raw`(?:\d+(?:,\d+)*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?`;
-/** Matches sign, currency, digits with commas, point, exponent and denominator. Never inside a word such as "m2" or "CO2". */
+/**
+ * Matches a number: sign, currency, digits with commas, decimal point, exponent and denominator. Matches nothing inside a word such as "m2"
+ * or "CO2".
+ */
 const NUMBER = new RegExp(
   String.raw`((?:(?<![\w)\]])[-\u2212])?)(?<!\w)(?:[$\u20ac\u00a3\u00a5]([-\u2212]?))?(${DIGITS})(?:[/\u2044](${DIGITS}))?`,
   'gu',
 );
 const FRACTION = /\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}/g;
 
-/** Matches LaTeX that groups digits: 10{,}000, 10,\\!000, 10\\,000, 10\\ 000, and thin or no-break spaces. */
+/** Matches separators between groups of digits: LaTeX's (10{,}000, 10,\\!000, 10\\,000, 10\\ 000), and thin or no-break spaces. */
 const GROUPED = /(?<=\d)(?:\{,\}|,?\\[!,;: ]|[\u00a0\u2009\u202f])(?=\d{3}(?!\d))/g;
 
-/** Maximum number of zeros before a number is written with an exponent. */
+/** Maximum number of zeros to write out. A number with more zeros is written with an exponent. */
 const MAX_ZEROS = 40;
 
 /**
- * Returns the last number of a text; null if it has no number. Commas between digits and currency signs are removed,
- * "3.50" becomes 3.5, "1e3" becomes 1000, U+2212 is a minus, units and "%" after the number are ignored. A fraction,
- * a/b or \frac{a}{b}, stays one and is not reduced.
+ * Returns the last number of a text, normalised; null if the text has no number. Commas between digits and currency signs are removed,
+ * "3.50" becomes 3.5, "1e3" becomes 1000, U+2212 becomes a minus, and units and "%" after the number are ignored. A fraction, a/b or
+ * \frac{a}{b}, stays a fraction and is not reduced.
  */
 export function lastNumber(text: string): string | null {
   const found = [...text.replace(GROUPED, ',').replace(FRACTION, '$1/$2').matchAll(NUMBER)].at(-1);
@@ -27,7 +30,7 @@ export function lastNumber(text: string): string | null {
   return sign + innerSign === '' || value === '0' ? value : `-${value}`;
 }
 
-/** Normalises a number so that equal numbers are equal texts. */
+/** Normalises a number, so that equal numbers become equal texts. */
 function plain(written: string): string {
   const [mantissa, exponent = '0'] = written.replaceAll(',', '').toLowerCase().split('e');
   const [whole, broken = ''] = mantissa.split('.');

@@ -1,4 +1,4 @@
-/** Opens the task `jsonl` of a config in a page or in Node. The caller provides file reading and a custom reward. */
+/** Opens the task `jsonl` for a config, in a page or in Node. The caller passes the functions that read files and load a custom reward. */
 
 import { readFiles, type WrittenPaths } from './file.ts';
 import { jsonlOptions, type JsonlReward, jsonlTask } from './task.ts';
@@ -10,7 +10,8 @@ interface WrittenTask extends WrittenPaths {
 
 /**
  * Opens the task. Throws InputError for invalid options, and for malformed data (with its line).
- * @param loadReward the default function of a module; its parameters name the setting, the module and what to write if it is missing
+ * @param loadReward returns the default export of a module. Its arguments are the name of the setting, the path of the module, and advice
+ * for the error message if the module cannot be used
  */
 export async function openJsonl(
   config: WrittenTask,

@@ -1,17 +1,22 @@
-/** Reads rows of any data set: TRL's `prompt` and `answer`, verl's `prompt` and `reward_model.ground_truth`, plain `messages`. */
+/**
+ * Reads problems from rows of common data sets: TRL's `prompt` and `answer`, verl's `prompt` and `reward_model.ground_truth`, plain
+ * `messages`.
+ */
 
 import { InputError } from '../../errors.ts';
 import { placed } from '../problem.ts';
 import type { Message, Problem } from '../task.ts';
 import { type JsonlFile, type JsonlRow, readRows } from './file.ts';
 
-/** Fields of a row that hold the parts of a problem. */
+/** Names of the fields of a row from which a problem is read. */
 export interface JsonlFields {
-  /** Field of the prompt, with dots into objects; empty = `messages` or `prompt`. */
+  /** Name of the field with the prompt; dots lead into nested objects. Empty = `messages` or `prompt`. */
   promptKey: string;
-  /** Field of the answer; empty = the first present of `answer`, `reward_model.ground_truth`, `ground_truth`, `solution`. */
+  /**
+   * Name of the field with the answer. Empty = the first one present of `answer`, `reward_model.ground_truth`, `ground_truth`, `solution`.
+   */
   answerKey: string;
-  /** System message for prompts without one; if empty, the chat template can add its own. */
+  /** System message for prompts without one. If empty, the chat template can add its own. */
   systemPrompt: string;
 }
 
@@ -19,7 +24,7 @@ export const JSONL_FIELDS: Readonly<JsonlFields> = { promptKey: '', answerKey: '
 
 const PROMPT_KEYS = ['messages', 'prompt'];
 const ANSWER_KEYS = ['answer', 'reward_model.ground_truth', 'ground_truth', 'solution'];
-/** Text fields of a problem, each with its names in files. */
+/** Optional text fields of a problem, each with the names that files use for it. */
 const TEXTS = {
   dataSource: ['data_source', 'dataSource'],
   agentName: ['agent_name', 'agentName'],
@@ -28,16 +33,15 @@ const TEXTS = {
 };
 const ROLES = ['system', 'user', 'assistant', 'tool'];
 
-/** Longest name, because metrics and log lines contain it. */
+/** Maximum length of a name, because metrics and log lines contain names. */
 const MAX_NAME = 200;
 
-/** Returns why no response could match an answer, as the end of a sentence; undefined if one could. */
+/** Returns why no response could match an answer, as the end of a sentence. Undefined if a response could match. */
 type AnswerCheck = (answer: string) => string | undefined;
 
 /**
- * Parses the problems of a JSONL text. Other fields of a row stay on the problem unchanged.
- * Throws InputError that names the line.
- * @param check undefined if a row can lack an answer or have one that is not a text; it then becomes '' or JSON
+ * Parses the problems of a JSONL text. All other fields of a row are copied to its problem. Throws InputError that names the line.
+ * @param check checks each answer. Undefined: a missing answer is allowed and becomes '', and an answer that is not a text becomes JSON
  */
 export function parseJsonl(file: JsonlFile, fields: JsonlFields, check?: AnswerCheck): Problem[] {
   const seen = new Map<string, string>();
@@ -54,7 +58,7 @@ export function parseJsonl(file: JsonlFile, fields: JsonlFields, check?: AnswerC
 const fault = ({ where }: JsonlRow, what: string): InputError => new InputError(`${where}: ${what}.`);
 
 function problemOf(row: JsonlRow, keys: JsonlFields, check: AnswerCheck | undefined, id: string): Problem {
-  // An own field of that name would become the prototype of any object that a reward assigns the problem to.
+  // Copying an own field `__proto__` would set the prototype of the copy, for example in a reward that copies the problem.
   if (Object.hasOwn(row.fields, '__proto__')) throw fault(row, 'a field is named "__proto__". Rename it');
   const texts = Object.entries(TEXTS).map(([name, written]): [string, unknown] => [name, nameIn(row, written)]);
   return {
@@ -70,7 +74,7 @@ function idIn(row: JsonlRow): string | undefined {
   return Number.isSafeInteger(id) ? String(id) : nameIn(row, ['id']);
 }
 
-/** Returns the short one-line text under the first of these names that the row has. */
+/** Returns the value of the first of these names that the row has. It must be a short text on one line. */
 function nameIn(row: JsonlRow, names: readonly string[]): string | undefined {
   const name = names.find((known) => valueAt(row.fields, known) !== undefined);
   if (name === undefined) return undefined;
@@ -146,7 +150,7 @@ const absent = (row: JsonlRow, what: string, keys: readonly string[], option: st
     } (task.options.${option} names another)`,
   );
 
-/** Returns the field of that name, or the one at its dotted path. null counts as missing, because data sets use it so. */
+/** Returns the field with this name, or the one at this path of names with dots. null counts as missing, as in common data sets. */
 function valueAt(fields: Record<string, unknown>, key: string): unknown {
   if (Object.hasOwn(fields, key)) return fields[key] ?? undefined;
   let value: unknown = fields;

@@ -1,4 +1,4 @@
-/** The rewards of a jsonl task: compare a response with the answer of its line. */
+/** The rewards of a jsonl task. They compare a response with the answer in the problem's line of the file. */
 
 import { InputError } from '../../errors.ts';
 import { checkPattern } from '../../model/tokenizer/pattern.ts';
@@ -10,17 +10,20 @@ export type JsonlRewardName = (typeof JSONL_REWARDS)[number];
 
 /** Options of a comparison. */
 export interface JsonlRewardOptions {
-  /** exact, contains, regex: ignore case. Default: false. */
+  /** For the rewards exact, contains and regex: true to ignore upper and lower case. Default: false. */
   ignoreCase: boolean;
-  /** regex: pattern that finds the answer in the response. Its first group is the answer, or the full match without a group. */
+  /**
+   * For the reward regex: pattern that finds the answer in the response. Its first group is the answer, or the full match if it has no
+   * group.
+   */
   pattern: string;
-  /** regex: JavaScript flags, of i, m, s, u and v. Default: none. */
+  /** For the reward regex: flags of the JavaScript pattern, from i, m, s, u and v. Default: none. */
   flags: string;
 }
 
 export const JSONL_REWARD_OPTIONS: JsonlRewardOptions = { ignoreCase: false, pattern: '', flags: '' };
 
-/** Options that each reward accepts. */
+/** Names of the options that each reward accepts. */
 const TAKES: Record<JsonlRewardName | 'own', readonly (keyof JsonlRewardOptions)[]> = {
   exact: ['ignoreCase'],
   contains: ['ignoreCase'],
@@ -29,17 +32,23 @@ const TAKES: Record<JsonlRewardName | 'own', readonly (keyof JsonlRewardOptions)
   own: [],
 };
 
-/** A pattern that passes `checkPattern` takes cubic time in the text length. At this limit it takes about a second at worst. */
+/**
+ * Number of characters that a pattern searches. A pattern that passes `checkPattern` takes at most cubic time in the length of the text,
+ * here about a second.
+ */
 const SEARCHED_CHARACTERS = 1000;
 
-/** A comparison of responses with answers. */
+/** A way to compare responses with answers. */
 export interface Comparison {
   reward(response: string, answer: string): Reward;
-  /** Returns why no response could ever match this answer, as the end of a sentence; undefined if one could. */
+  /** Returns why no response could ever match this answer, as the end of a sentence. Undefined if a response could match. */
   unfit(answer: string): string | undefined;
 }
 
-/** Creates the comparison. Throws InputError if an option is not of this reward, or a pattern is invalid or could run forever. */
+/**
+ * Creates the comparison of a reward. Throws InputError if an option does not belong to this reward, or if a pattern is invalid or could
+ * run forever.
+ */
 export function comparisonOf(name: JsonlRewardName, options: JsonlRewardOptions): Comparison {
   checkTaken(name, options);
   const clean = (text: string) => {
@@ -85,7 +94,7 @@ export function comparisonOf(name: JsonlRewardName, options: JsonlRewardOptions)
   }
 }
 
-/** Throws InputError if an option would have no effect. */
+/** Throws InputError if an option is set that this reward ignores. */
 export function checkTaken(name: JsonlRewardName | 'own', options: JsonlRewardOptions): void {
   for (const key of Object.keys(JSONL_REWARD_OPTIONS) as (keyof JsonlRewardOptions)[])
     if (options[key] !== JSONL_REWARD_OPTIONS[key] && !TAKES[name].includes(key)) {

@@ -1,4 +1,4 @@
-/** `jsonl`: a task without code. Problems are the lines of a file, and the reward compares a response with the answer. */
+/** `jsonl`: a task that needs no code. Problems are the lines of a file, and the reward compares a response with the answer. */
 
 import { InputError } from '../../errors.ts';
 import { readOptions } from '../checkOptions.ts';
@@ -14,14 +14,14 @@ import {
   type JsonlRewardOptions,
 } from './reward.ts';
 
-/** Returns a sample's score, which is its `acc` too, or a full Reward. A sample with null or NaN is not trained on. */
+/** Returns a sample's score, which is also its `acc`, or a full Reward. A sample whose score is null or NaN is not trained on. */
 export type JsonlReward = (sample: ScoredSample) => number | null | Reward | Promise<number | null | Reward>;
 
-/** Settings for reading problems and comparing answers; see docs/guides/tasks.md. */
+/** Settings for reading problems and for comparing responses with answers; see docs/guides/tasks.md. */
 export interface JsonlOptions extends JsonlFields, JsonlRewardOptions {
   /**
-   * exact = response and answer are the same text, without spaces around them; contains = the response contains the answer;
-   * number = the last number of each is the same; regex = the last match of `pattern` in the response is the answer. A function
+   * Reward of a response. exact = response and answer are the same text, apart from spaces around them; contains = the response contains
+   * the answer; number = the last number of each is the same; regex = the last match of `pattern` in the response is the answer. A function
    * can return any score. Default: exact.
    */
   reward: JsonlRewardName | JsonlReward;
@@ -33,7 +33,7 @@ export interface JsonlOptions extends JsonlFields, JsonlRewardOptions {
  *   const text = await (await fetch('train.jsonl')).text();
  *   const task = jsonlTask({ train: { file: 'train.jsonl', text } }, { reward: 'number' });
  *
- * Throws InputError that names file and line of invalid content, and if an option has no effect.
+ * Throws InputError that names file and line if content is invalid, and InputError if an option has no effect.
  */
 export function jsonlTask(files: JsonlFiles, options: Partial<JsonlOptions> = {}): SyncTask {
   const { reward = 'exact', ...rest } = options;
@@ -58,10 +58,10 @@ export function jsonlTask(files: JsonlFiles, options: Partial<JsonlOptions> = {}
   };
 }
 
-/** Options that a config can have; `module` is the file of a custom reward. */
+/** Options that a config can have, with their defaults. `module` is the file of a custom reward. */
 const WRITTEN = { reward: 'exact', module: '', ...JSONL_FIELDS, ...JSONL_REWARD_OPTIONS };
 
-/** Reads `task.options` of a config; `module` is present only if the reward is one. Throws InputError. */
+/** Reads `task.options` of a config. The result has `module` only if the reward is a module. Throws InputError. */
 export function jsonlOptions(
   written: Readonly<Record<string, string | number | boolean>>,
 ): Partial<Omit<JsonlOptions, 'reward'> & { reward: JsonlRewardName }> & { module?: string } {
@@ -75,7 +75,7 @@ export function jsonlOptions(
   return { ...options, reward: reward as JsonlRewardName };
 }
 
-/** Turns a number into a reward. Any other value is left to the check of all rewards, which reports the expected type. */
+/** Converts a score to a Reward. Returns any other value unchanged: the check of all rewards reports the types that it allows. */
 export function scored(given: number | null | Reward): Reward {
   const score = given === null ? NaN : given;
   return typeof score === 'number' ? { score, acc: score } : score;

@@ -1,4 +1,4 @@
-/** Opens the shipped task that a config names, in a page and in Node; the caller provides the file reader. */
+/** Opens the task of this repository that a config names, in a page or in Node. The caller passes the function that reads files. */
 
 import { InputError } from '../../errors.ts';
 import { gsm8kToolTask, type Gsm8kProblem } from '../gsm8k/task.ts';
@@ -7,7 +7,7 @@ import { readOptions } from '../checkOptions.ts';
 import { type SHIPPED_TOOLS, withTools } from '../shippedTools.ts';
 import type { SyncTask } from '../task.ts';
 
-/** Part of a config's `task` from which a shipped task is created. */
+/** The fields of `task` in a config from which a shipped task is created. */
 export interface TaskConfig {
   name: string;
   path?: string | undefined;
@@ -19,10 +19,10 @@ export interface TaskConfig {
 /** Reads the text of a file that a config names. Throws InputError. */
 export type ReadText = (path: string) => Promise<string>;
 
-/** Functions that a task needs from the page or from Node. */
+/** Functions that the page or Node provides to open a task. */
 export interface Surroundings {
   readText: ReadText;
-  /** Loads the default function of a module, which is the reward of a jsonl task; see openJsonl. */
+  /** Returns the default export of a module, which is the reward of a jsonl task; see openJsonl. */
   loadReward(setting: string, file: string, remedy: string): unknown;
 }
 
@@ -31,11 +31,11 @@ export async function openShippedTask(config: TaskConfig, around: Surroundings):
   if (!Object.hasOwn(TASKS, config.name))
     throw new InputError(`task.name is "${config.name}"; known tasks: ${Object.keys(TASKS).join(', ')}.`);
   if (config.path !== undefined && !['gsm8k', 'jsonl'].includes(config.name))
-    throw new InputError(`task.path is set, but task "${config.name}" generates its problems. Leave it out.`);
+    throw new InputError(`task.path is set, but task "${config.name}" generates its problems. Remove task.path.`);
   return withTools(await TASKS[config.name](config, around), config.tools);
 }
 
-/** Tasks by name, loaded when used, except for GSM8K's templates. */
+/** Functions that create each task by name. All except gsm8k-tool import their task at first use. */
 const TASKS: Record<string, (config: TaskConfig, around: Surroundings) => Promise<SyncTask>> = {
   gsm8k: async (config, { readText }) => {
     const { checkParser, NO_PROMPT } = await import('../gsm8k/prompt.ts');
@@ -48,7 +48,7 @@ const TASKS: Record<string, (config: TaskConfig, around: Surroundings) => Promis
     }
     const unused = Object.keys(NO_PROMPT).find((key) => key in options);
     if (unused === undefined) return gsm8kToolTask({ shaping: options });
-    throw new InputError(`task.options.${unused} is for GSM8K's own files. Set task.path, or remove it.`);
+    throw new InputError(`task.options.${unused} is for GSM8K's own files. Set task.path, or remove the option.`);
   },
   jsonl: async (config, { readText, loadReward }) => {
     const { openJsonl } = await import('../jsonl/open.ts');
@@ -76,7 +76,7 @@ const TASKS: Record<string, (config: TaskConfig, around: Surroundings) => Promis
   },
 };
 
-/** Reads problems of GSM8K's own files; without `valPath` the last eighth of the training file is held out. */
+/** Reads training and held-out problems from GSM8K's own files. Without `valPath`, the last eighth of the training file is held out. */
 export async function readGsm8k(
   config: TaskConfig,
   readText: ReadText,

@@ -1,30 +1,30 @@
-/** Combines several named rewards into one: TRL's `reward_funcs` and `reward_weights`. */
+/** Combines several named rewards into one, like TRL's `reward_funcs` and `reward_weights`. */
 
 import { InputError } from '../../errors.ts';
 import type { Reward, ScoredSample, Task } from '../task.ts';
 
 /**
- * Returns a sample's reward of one kind; null, undefined or NaN if this kind does not apply to it. In addition to the number it
- * can return `extra` values: numbers become metrics, texts go to the logged rollouts and the report (TRL's log_metric and log_extra).
+ * Returns a sample's value of one named reward; null, undefined or NaN if this reward does not apply to the sample. It can also return
+ * `extra` values: numbers become metrics, texts go to the logged rollouts and the report (TRL's log_metric and log_extra).
  */
 export type RewardFunction = (sample: ScoredSample) => RewardValue | Promise<RewardValue>;
 
-/** Result of one kind of reward: a number, nothing, or a number with `extra` values. */
+/** Result of one named reward: a number, nothing, or a number together with `extra` values. */
 export type RewardValue = number | null | undefined | { score: number | null; extra?: Reward['extra'] };
 
 type Weights = Readonly<Record<string, number>>;
 
 /**
- * Returns the sum of named rewards, each times its weight (default 1). A reward that does not apply to a sample is skipped in
- * its sum and in the metrics `reward/<name>/mean` and `/std`. If none applies, the sample has no reward: it is neither trained
- * on nor compared with (training/missing_reward_share). `reward.weights` of a config replaces weights by name, and advEstimator
- * gdpo normalises each reward separately.
+ * Returns the sum of named rewards, each times its weight (default 1). A reward that does not apply to a sample is skipped in the sample's
+ * sum and in the metrics `reward/<name>/mean` and `/std`. If none applies, the sample has no reward: it is not trained on, and no other
+ * sample is compared with it (training/missing_reward_share). `reward.weights` of a config replaces weights by name, and the advantage
+ * estimator gdpo normalises each reward separately.
  *
  *   reward: combineRewards({ correct, format }, { weights: { format: 0.1 } })
  *
- * Throws InputError if `weights` or `acc` does not name a function. The result throws InputError for an infinite reward and for
- * two values of one name.
- * @param acc the function whose value is the outcome, 0 or 1; default: the first
+ * Throws InputError if a name in `weights`, or `acc`, is not the name of a function. The combined reward throws InputError for an infinite
+ * reward and for two values with the same name.
+ * @param acc name of the function whose value is the outcome, 0 or 1; default: the first function
  */
 export function combineRewards(
   functions: Readonly<Record<string, RewardFunction>>,
@@ -53,9 +53,9 @@ export function combineRewards(
 }
 
 /**
- * Returns the task with other weights for its named rewards, or the task itself if `weights` is empty. Weights of combineRewards
- * are replaced by name. Any other number in the rewards' `extra` is added to the score, times its weight. Throws InputError at
- * the first sample whose reward lacks a name.
+ * Returns the task with other weights for its named rewards, or the task itself if `weights` is empty. Rewards from combineRewards get the
+ * new weight instead of their own. For any other number in `extra`, that number times its weight is added to the score. Throws InputError
+ * at the first sample whose reward lacks one of the names.
  */
 export function withRewardWeights(task: Task, weights: Weights): Task {
   if (Object.keys(weights).length === 0) return task;
@@ -76,7 +76,7 @@ export function withRewardWeights(task: Task, weights: Weights): Task {
   return { ...task, reward };
 }
 
-/** Sums the rewards that apply; NaN if none does. */
+/** Returns the weighted sum of the rewards that apply; NaN if none does. */
 function weightedSum(weights: Weights, extra: NonNullable<Reward['extra']>): number {
   const there = Object.entries(weights).filter(([name]) => !Number.isNaN(extra[name]));
   return there.length === 0 ? NaN : there.reduce((sum, [name, weight]) => sum + weight * (extra[name] as number), 0);

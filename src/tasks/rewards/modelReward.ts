@@ -1,6 +1,6 @@
 /**
- * Rewards by models, combined with rule-based ones. A discriminative model scores a conversation through a transformers.js
- * pipeline; a generative judge can be any function that completes a prompt.
+ * Rewards by models, and their combination with rule-based rewards. A discriminative model scores a conversation through a transformers.js
+ * pipeline. A generative judge can be any function that completes a prompt.
  */
 
 import { InputError } from '../../errors.ts';
@@ -12,7 +12,7 @@ export type { Classifier, Completion } from './transformersModels.ts';
 
 type RewardFunction = Task['reward'];
 
-/** Returns one number for a sample. */
+/** Returns the score of a sample; NaN if the scorer has none. */
 export type Scorer = (sample: ScoredSample) => number | Promise<number>;
 
 interface DiscriminativeOptions {
@@ -20,11 +20,14 @@ interface DiscriminativeOptions {
   model: string;
   /** Label whose probability is the score. Default: the most likely one. */
   label?: string;
-  /** Replaces transformers.js. */
+  /** Opens the classifier. Default: with transformers.js. */
   load?: (model: string) => Promise<Classifier>;
 }
 
-/** Scores by the probability of a label, from a model that is loaded at the first sample and reads the question and the last answer. */
+/**
+ * Returns a scorer: the score is the probability of a label, from a model that reads the question and the last answer. The model is loaded
+ * at the first sample.
+ */
 export function discriminativeScorer({ model, label, load = loadClassifier }: DiscriminativeOptions): Scorer {
   let classifier: Promise<Classifier> | undefined;
   return async (sample) => {
@@ -38,7 +41,7 @@ export function discriminativeScorer({ model, label, load = loadClassifier }: Di
   };
 }
 
-/** Returns greedy replies of a transformers.js chat model, which is loaded at the first prompt. */
+/** Returns a function for greedy replies of a transformers.js chat model, which is loaded at the first prompt. */
 export function generatorCompletion(
   model: string,
   limits: { maxPromptLength: number; maxNewTokens: number },
@@ -50,23 +53,25 @@ export function generatorCompletion(
   };
 }
 
-/** Imports transformers.js code only in runs that use such a model. */
+/** Imports code that uses transformers.js. Only runs that use such a model load it. */
 async function loadClassifier(model: string): Promise<Classifier> {
   return (await import('./transformersModels.ts')).openClassifier(model);
 }
 
 interface JudgeOptions {
   /**
-   * Completes a prompt with the judge's own engine and tokenizer, greedy. Returns undefined if it cannot; the sample
-   * then has no score.
+   * Completes a prompt greedily with the judge's own engine and tokenizer. Returns undefined if it cannot; the sample then has no score.
    */
   complete: Completion;
-  /** Returns the question to the judge; its answer must contain a number from 0 to `max`. */
+  /** Returns the prompt for the judge. It must ask for a number from 0 to `max`. */
   prompt?: (sample: ScoredSample) => string;
   max?: number;
 }
 
-/** Scores by the first number in the judge's answer, divided by `max`. 0 if missing or out of range, NaN without an answer. */
+/**
+ * Scores by the first number in the judge's answer, divided by `max`. The score is 0 if that number is missing or out of range, and NaN
+ * without an answer.
+ */
 export function judgeScorer({ complete, prompt = judgePrompt, max = 10 }: JudgeOptions): Scorer {
   return async (sample) => {
     const answer = await complete(prompt(sample));
@@ -78,9 +83,9 @@ export function judgeScorer({ complete, prompt = judgePrompt, max = 10 }: JudgeO
 }
 
 /**
- * Returns the rule's reward plus weight x score of every scorer. Outcome and named numbers stay the rule's, and each score is
- * reported under its name. Scorers run concurrently. A scorer without a score for a sample returns NaN and is skipped in its
- * sum. Throws if a score is infinite.
+ * Returns the rule's reward plus weight x score of every scorer. The outcome and the named numbers are those of the rule. Each score is
+ * reported under the name of its scorer. Scorers run concurrently. If a scorer returns NaN for a sample, it is skipped in the sample's sum.
+ * Throws if a score is infinite.
  */
 export function addScores(
   rule: RewardFunction,

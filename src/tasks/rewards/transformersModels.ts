@@ -1,35 +1,35 @@
-/** Models on transformers.js: text classifiers and, as judges, text generators. */
+/** Opens models that run on transformers.js: text classifiers, and text generators that are used as judges. */
 
 import { InputError } from '../../errors.ts';
 
 /** Returns a reply to a prompt; undefined if the prompt is too long. */
 export type Completion = (prompt: string) => Promise<string | undefined>;
 
-/** The part of transformers.js' text-classification pipeline in use. */
+/** The part of transformers.js' text-classification pipeline that is used here. */
 export type Classifier = (text: string, options: { top_k: number }) => Promise<{ label: string; score: number }[]>;
 
 type Library = typeof import('@xenova/transformers');
 
-/** Package name, not as a literal in the import, so that no bundler puts its 20 MB into every page. */
+/** Name of the package. It is not a literal in the import, because a bundler would then add its 20 MB to every page. */
 const TRANSFORMERS = '@xenova/transformers';
 
 /** Opens a text classifier by folder or name. Throws InputError if the library or the model is missing. */
 export async function openClassifier(model: string): Promise<Classifier> {
   const classify = await open('reward.model.path', model, (library) => library.pipeline('text-classification', model));
   const { config } = classify.model as unknown as { config: { id2label?: object; problem_type?: string } };
-  // A reward model with one output needs a sigmoid, as in Python's transformers: a softmax over one would always be 1.
+  // A reward model with one output needs a sigmoid, as in Python's transformers. A softmax over one output would always be 1.
   if (Object.keys(config.id2label ?? {}).length === 1) config.problem_type = 'multi_label_classification';
   return classify;
 }
 
-/** Opens a chat model for greedy replies, as `judgeScorer` needs. A reply is undefined if the prompt is too long. */
+/** Opens a chat model that gives greedy replies, for `judgeScorer`. A reply is undefined if the prompt is too long. */
 export async function openGenerator(
   model: string,
   { maxPromptLength, maxNewTokens }: { maxPromptLength: number; maxNewTokens: number },
 ): Promise<Completion> {
   const generate = await open('reward.judge.path', model, (library) => library.pipeline('text-generation', model));
   const { tokenizer } = generate;
-  // A response is data: split the control tokens named in it, so that they stay text.
+  // Names of control tokens in a response are broken up, so that the tokenizer reads them as text.
   const names = new Set(tokenizer.all_special_tokens);
   const safe = (text: string) => [...names].reduce((all, name) => all.replaceAll(name, brokenUp(name)), text);
   const tail = queue();
@@ -45,7 +45,7 @@ export async function openGenerator(
 
 const brokenUp = (name: string) => `${name[0]} ${name.slice(1)}`;
 
-/** Serialises calls, because a session computes only one batch at a time. */
+/** Runs calls one after another, because a session can compute only one batch at a time. */
 function queue(): <T>(call: () => Promise<T>) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve();
   return (call) => {

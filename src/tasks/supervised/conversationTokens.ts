@@ -1,17 +1,17 @@
-/** Converts a finished conversation to the tokens that supervised training imitates. */
+/** Converts a finished conversation to tokens for supervised training, with a mask of the tokens to imitate. */
 
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { InputError } from '../../errors.ts';
 import type { Message, Problem } from '../task.ts';
 
-/** [P] prompt ids, [A] ids after it, [A] mask: 1 = written by the assistant, 0 = tool output. */
+/** [P] ids of the prompt, [A] ids after the prompt, [A] mask: 1 = written by the assistant, 0 = tool output. */
 export interface DemonstrationTokens {
   promptIds: Uint32Array;
   responseIds: Uint32Array;
   mask: Uint8Array;
 }
 
-/** Returns the token layout that the agent loop would have produced if the model had written these messages. */
+/** Returns the tokens that the agent loop would have produced if the model had written these messages. */
 export function conversationTokens(
   tokenizer: ChatTokenizer,
   problem: Pick<Problem, 'messages'>,
@@ -39,10 +39,9 @@ export function conversationTokens(
 }
 
 /**
- * Converts a conversation to an example for `trainSupervised`. The prompt is everything before the first assistant
- * message. After it, the assistant's text and end token are imitated (mask 1); other turns are not. The ids equal those
- * of such a rollout. Throws InputError without a prompt or an assistant message, or if the last message is not the
- * assistant's.
+ * Converts a conversation to an example for `trainSupervised`. The prompt is everything before the first assistant message. After the
+ * prompt, the texts and end tokens of the assistant are imitated (mask 1), other messages are not. The ids equal those of a rollout with
+ * the same messages. Throws InputError without a prompt or an assistant message, or if the last message is not the assistant's.
  */
 export function sftExample(tokenizer: ChatTokenizer, messages: readonly Message[]): DemonstrationTokens {
   const first = messages.findIndex(({ role }) => role === 'assistant');

@@ -1,7 +1,7 @@
 /**
- * Traces for the supervised warm start: correct ones, and ones with chosen mistakes. A mistake made in more than half of the
- * traces becomes the most likely choice, and GRPO then finds that the other choice pays. With plain noise, greedy decoding would
- * be right already, with nothing left to learn.
+ * Demonstrations for the supervised warm start: correct ones, and ones with deliberate mistakes. A mistake in more than half of the
+ * demonstrations becomes the model's most likely choice, and GRPO can learn that the other choice has a higher reward. If mistakes were
+ * random noise, greedy decoding would already be right, and nothing would be left to learn.
  */
 
 import { InputError } from '../../errors.ts';
@@ -15,19 +15,22 @@ import type { Message } from '../task.ts';
 import { calculate } from '../tools/calculator.ts';
 
 interface ErrorRates {
-  /** Rate of traces without a call, which answer with the question's last number. */
+  /** Fraction of demonstrations without a call. They answer with the last number of the question. */
   guessed?: number | undefined;
-  /** Rate of traces whose first operation is swapped for its opposite (* and /, + and -). */
+  /** Fraction of demonstrations whose first operation is swapped for its opposite (* and /, + and -). */
   firstSwapped: number;
-  /** Rate of mistakes in each later step: its operation swapped, or an operand replaced, half and half. */
+  /** Probability of a mistake in each later step. One half of the mistakes swap the operation, the other half replace an operand. */
   laterWrong: number;
-  /** Other rates for some templates, by template id. */
+  /** Other rates for some templates, by id of the template. */
   byTemplate?: Record<string, { firstSwapped: number; laterWrong: number }>;
 }
 
 export const NO_ERRORS: ErrorRates = { firstSwapped: 0, laterWrong: 0 };
 
-/** Returns rates for which only the templates of these ids (joined by commas; '' = all) swap their first operation. */
+/**
+ * Returns error rates that limit the error `firstSwapped` to demonstrations of some templates. `ids`: ids of these templates, separated by
+ * commas; '' = all templates.
+ */
 export function swapOnlyIn({ guessed, firstSwapped, laterWrong }: ErrorRates, ids: string): ErrorRates {
   const known = TEMPLATES.map(({ id }) => id);
   const chosen = ids === '' ? known : ids.split(',');
@@ -51,7 +54,7 @@ interface Trace {
 
 const OPPOSITE: Record<string, string> = { '*': '/', '/': '*', '+': '-', '-': '+' };
 
-/** Returns a trace of the problem's program. The calculator computes all results, also those of wrong expressions. */
+/** Returns a demonstration of the problem's program. The calculator computes all results, those of wrong expressions too. */
 export function demonstration(problem: Gsm8kProblem, rng: Rng, errors: ErrorRates = NO_ERRORS): Trace {
   if (rng.uniform() < (errors.guessed ?? 0)) return { calls: [], final: `#### ${lastNumber(problem)}` };
   const rates = errors.byTemplate?.[problem.template ?? ''] ?? errors;
@@ -61,16 +64,19 @@ export function demonstration(problem: Gsm8kProblem, rng: Rng, errors: ErrorRate
     return i === 0 || rng.uniform() < 0.5 ? swapOperation(step) : swapOperand(step, i, problem.program, rng);
   });
   const trace = runTrace(program, problem.answer);
-  // A mistake can lead to a division by zero, which ends the trace: use the correct one instead.
+  // A mistake can lead to a division by zero. The correct program is used then.
   return trace ?? runTrace(problem.program, problem.answer)!;
 }
 
-/** Returns the question's last number, as an answer without any calculation. */
+/** Returns a demonstration without any calculation: the last number of the question is the answer. */
 function lastNumber({ messages }: Gsm8kProblem): string {
   return messages.at(-1)?.content.match(/\d+/g)?.at(-1) ?? '0';
 }
 
-/** Runs the steps of a program; null if the result of a step is not a number. A program without steps (real data) states `answer`. */
+/**
+ * Runs the steps of a program; null if the result of a step is not a number. If a program has no steps, as in real data, the final text is
+ * `answer`.
+ */
 function runTrace(program: string[], answer: string): Trace | null {
   const calls: Trace['calls'] = [];
   for (const step of program) {
@@ -85,12 +91,12 @@ function runTrace(program: string[], answer: string): Trace | null {
   return { calls, final: `#### ${calls.at(-1)?.result ?? answer}` };
 }
 
-/** Swaps the operation of a step `a op b`. Steps of another shape, as in real data, stay unchanged. */
+/** Returns a step `a op b` with its operation swapped for the opposite one. Steps of another form, as in real data, stay unchanged. */
 function swapOperation(step: string): string {
   return step.replace(/^([#\d.]+)([-+*/])([#\d.]+)$/, (_, a: string, op: string, b: string) => a + OPPOSITE[op] + b);
 }
 
-/** Replaces one operand by another number of the problem, or by an earlier result. */
+/** Returns a step with one operand replaced by a different number of the problem, or by the result of an earlier step. */
 function swapOperand(step: string, index: number, program: string[], rng: Rng): string {
   const operands = /^([#\d.]+)([-+*/])([#\d.]+)$/.exec(step);
   if (!operands) return step;
@@ -103,12 +109,12 @@ function swapOperand(step: string, index: number, program: string[], rng: Rng): 
   return rng.uniform() < 0.5 ? wrong + operation + right : left + operation + wrong;
 }
 
-/** An assistant message that calls the calculator, in the Hermes format. */
+/** Returns an assistant message that calls the calculator, in the Hermes format. */
 export function calculatorCall(expression: string): string {
   return `<tool_call>{"name":"calculator","arguments":{"expression":${JSON.stringify(expression)}}}</tool_call>`;
 }
 
-/** Exactly the token layout that the agent loop would have produced, had the model written this trace. */
+/** Returns the tokens that the agent loop would have produced if the model had written this demonstration. */
 export function demonstrationTokens(
   tokenizer: ChatTokenizer,
   problem: Gsm8kProblem,

@@ -1,12 +1,12 @@
-/** A calculator for the model: + - * / parentheses, decimals, unary minus. A recursive-descent parser, without `eval`. */
+/** The tool `calculator`: + - * / parentheses, decimals and unary minus. It is a recursive-descent parser without `eval`. */
 
 import type { Tool } from '../tool.ts';
 
 const MAX_LENGTH = 200;
-/** Largest result. A larger one would be printed with an exponent, which the grammar cannot parse. */
+/** Largest result. A larger result would be printed with an exponent, which the calculator cannot parse. */
 const MAX_RESULT = 1e15;
 
-/** A tool that evaluates an expression of + - * / and parentheses of at most 200 characters; the result is rounded to two decimals. */
+/** Tool that evaluates an expression of + - * / and parentheses with at most 200 characters. The result is rounded to two decimals. */
 export const calculator: Tool = {
   name: 'calculator',
   description: 'Evaluates an arithmetic expression with + - * / and parentheses.',
@@ -18,7 +18,7 @@ export const calculator: Tool = {
   execute: ({ expression }) => calculate(String(expression)),
 };
 
-/** Returns the result, rounded to two decimals, or a text that starts with "Error:". Never throws. */
+/** Evaluates an expression. Returns the result rounded to two decimals, or a text that starts with "Error:". Never throws. */
 export function calculate(expression: string): string {
   if (expression.length > MAX_LENGTH) {
     return `Error: the expression has ${expression.length} characters, at most ${MAX_LENGTH} are allowed`;
@@ -30,7 +30,7 @@ export function calculate(expression: string): string {
   return String(Math.round(value * 100) / 100 || 0);
 }
 
-/** expression = term (('+' | '-') term)*; term = factor (('*' | '/') factor)*; factor = number | '-' factor | '(' ... ')'. */
+/** Grammar: expression = term (('+' | '-') term)*; term = factor (('*' | '/') factor)*; factor = number | '-' factor | '(' ... ')'. */
 class Parser {
   error: string | null = null;
   private at = 0;
@@ -102,7 +102,7 @@ class Parser {
     return this.fail(found === undefined ? 'the expression ends too early' : `unexpected "${found}" at ${this.at + 1}`);
   }
 
-  /** Keeps the first error; all results after it are discarded. */
+  /** Stores the first error. All results after it are discarded. */
   private fail(message: string): number {
     this.error ??= message;
     return NaN;

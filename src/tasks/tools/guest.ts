@@ -1,6 +1,7 @@
 /**
- * A task module inside QuickJS, in the sandbox's worker. It is loaded from texts that were fetched before, then called function
- * by function. Arguments and results are JSON, parsed and printed inside; no object of the worker is reachable there.
+ * A task module inside QuickJS, in the sandbox's worker. The module and its imports are loaded from texts that were fetched before. Then
+ * its functions are called one by one. Arguments and results are parsed and written as JSON inside QuickJS, so no object of the worker can
+ * be reached from there.
  */
 
 import {
@@ -17,7 +18,7 @@ import { VALUE } from './sandboxProgram.ts';
 
 const STACK_BYTES = 512 * 1024;
 const JOBS_AT_ONCE = 1000;
-/** Prefix of the name of a module that must not be imported. */
+/** Prefix that marks the name of a module whose import is refused. */
 const REFUSED = 'refused: ';
 const DRIVER = 'webgrpo:driver';
 
@@ -38,7 +39,7 @@ export class GuestModule {
     this.#driver = context.unwrapResult(context.evalCode(`(${GUEST_DRIVER})(${SEEDED}, ${MAX_CHARACTERS})`, DRIVER));
   }
 
-  /** Evaluates the module and creates its task. Returns JSON; see ModuleLoad. */
+  /** Evaluates the module and creates its task. Returns the output as JSON; see ModuleLoad. */
   load({ entry, sources, root, options, timeMs }: ModuleLoad): string {
     const missing = new Set<string>();
     const context = this.#context;
@@ -66,7 +67,7 @@ export class GuestModule {
     return missing.size > 0 ? JSON.stringify({ missing: [...missing] }) : failure;
   }
 
-  /** Calls a function of the task. Returns JSON; see ModuleCall. */
+  /** Calls a function of the task. Returns the output as JSON; see ModuleCall. */
   call({ call, args, timeMs, seed }: ModuleCall): string {
     const context = this.#context;
     this.#deadline = performance.now() + timeMs;
@@ -85,7 +86,7 @@ export class GuestModule {
     }
   }
 
-  /** Runs pending jobs until the result of a call has settled, and reads it. */
+  /** Runs pending jobs until the promise of a call has settled, and reads its result. */
   #settled(
     result: ReturnType<QuickJSContext['callFunction']>,
     timeMs: number,
@@ -123,7 +124,7 @@ export class GuestModule {
     return VALUE + this.#context.getString(value);
   }
 
-  /** Describes what was thrown, in a text that is made inside under the same time limit. */
+  /** Describes a thrown value. The description is made inside QuickJS, under the time limit of the call. */
   #failed(error: QuickJSHandle, timeMs: number): string {
     if (this.#isLate()) return this.#tookTooLong(timeMs);
     const described = this.#invoke('describe', [error]);
@@ -147,7 +148,7 @@ export class GuestModule {
 
 const failed = (error: GuestFailure): string => JSON.stringify({ error });
 
-/** Returns the full address of an import, or the reason for refusing it, which the loader throws. */
+/** Returns the full address of an import, or the reason for refusing it. The loader then throws the reason. */
 function addressOf(requested: string, base: string, root: string): string {
   if (!/^(\.{0,2}\/|[a-z][a-z\d+.-]*:)/i.test(requested))
     return `${REFUSED}import "${requested}": an isolated module has no packages; bundle what it needs into it`;

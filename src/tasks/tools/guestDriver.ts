@@ -1,6 +1,6 @@
 /**
- * Our code next to a task module, inside QuickJS. It runs before the module, keeps its own references to the language's
- * functions, and converts calls to JSON and back. A module that changes a prototype breaks only its own results.
+ * Code of webgrpo that runs inside QuickJS next to a task module. It runs before the module, stores its own references to built-in
+ * functions, and converts calls from JSON and results to JSON. A module that changes a prototype breaks only its own results.
  */
 export const GUEST_DRIVER = `(prelude, most) => {
   const { parse, stringify } = JSON;
@@ -29,7 +29,7 @@ export const GUEST_DRIVER = `(prelude, most) => {
   };
   /** Error about the result of a call that ran without an error itself. */
   let resultErrors;
-  /** Throws for a tool's output that JSON does not have, like readToolOutput outside. */
+  /** Throws for a tool's output that JSON cannot represent, like readToolOutput outside the sandbox. */
   const expectWritable = (holder, key, v) => {
     if (v === undefined && key !== '' && !isArray(holder)) return;
     const where = key === '' ? '' : ' under "' + key + '"';

@@ -1,4 +1,4 @@
-/** `javascript`: runs a program that the model wrote, in QuickJS compiled to wasm. The worker around it can be terminated. */
+/** The tool `javascript`. It runs a program that the model wrote in QuickJS, compiled to wasm, in a worker that can be terminated. */
 
 import { InputError } from '../../errors.ts';
 import { hash } from '../random.ts';
@@ -9,14 +9,14 @@ import { LEAST_MEMORY_BYTES } from './sandboxProgram.ts';
 /** Limits of one program. */
 export interface JavascriptLimits {
   /**
-   * Computing time in milliseconds. 10,000 loop iterations and calls count as one millisecond, on any machine. Default: 250.
+   * Limit of computing time in milliseconds. 10,000 loop iterations and calls count as one millisecond, whatever the machine. Default: 250.
    */
   timeMs?: number;
-  /** Wall-clock milliseconds after which the program is ended in any case. Default: 10 times timeMs. */
+  /** Wall-clock milliseconds after which the program is ended, however little computing time it has used. Default: 10 times timeMs. */
   clockMs?: number;
-  /** Bytes of memory, including QuickJS's own: 16 to 256 MiB. Default: 32 MiB. */
+  /** Limit of memory in bytes, with that of QuickJS itself: 16 to 256 MiB. Default: 32 MiB. */
   memoryBytes?: number;
-  /** Characters that the program can print; more ends it. Default: 10,000. */
+  /** Maximum number of characters that the program can print. A program that prints more is ended. Default: 10,000. */
   maxOutput?: number;
 }
 
@@ -28,14 +28,17 @@ const RANGES: Record<keyof JavascriptLimits, [number, number]> = {
   maxOutput: [1, 1_000_000],
 };
 
-/** Maximum number of concurrent programs, over all tools of this thread. A hostile one uses one core and blocks one worker. */
+/**
+ * Maximum number of programs that run at the same time, over all tools of this thread. A hostile program uses one core and blocks one
+ * worker.
+ */
 const WORKERS = 2;
 let sandbox: Promise<Sandbox> | undefined;
 
-/** Milliseconds of a call, including the wait for a worker; the program's own limit is `timeMs`. */
+/** Time limit of a call in milliseconds, including the wait for a worker. The limit of the program itself is `timeMs`. */
 const CALL_MS = 120_000;
 
-/** Creates the tool. Calls share no state; QuickJS is loaded at the first. Throws InputError if a limit is out of range. */
+/** Creates the tool. Calls share no state. QuickJS is loaded at the first call. Throws InputError if a limit is out of range. */
 export function javascriptTool(limits: JavascriptLimits = {}): Tool {
   checkLimits(limits);
   return defineTool({
@@ -49,8 +52,8 @@ export function javascriptTool(limits: JavascriptLimits = {}): Tool {
 }
 
 /**
- * Returns the text that the program printed, otherwise its value, or a text that starts with "Error:".
- * @param key seeds Math.random; Date returns the same times in every run
+ * Runs a program. Returns the text that it printed; if it printed nothing, its value; or a text that starts with "Error:".
+ * @param key seed of Math.random. Date returns the same times in every run
  */
 export async function runJavascript(
   code: string,

@@ -1,10 +1,12 @@
-/** Plain data that enters or leaves a sandbox: JSON with NaN and the infinities, limited in size and depth. */
+/**
+ * Converts plain data that enters or leaves a sandbox to JSON and back. NaN and the infinities are allowed, and size and depth are limited.
+ */
 
-/** Maximum number of characters of one value as JSON, in either direction. */
+/** Maximum number of characters of one value as JSON, whether it enters or leaves the sandbox. */
 export const MAX_CHARACTERS = 4_000_000;
 const MAX_DEPTH = 64;
 
-/** Key of the object that stands for a number that JSON does not have. */
+/** Key of the object that represents a number that JSON does not have (NaN or an infinity). */
 const NUMBER = '$number';
 
 /** Returns a value as JSON. Throws RangeError if it is longer than MAX_CHARACTERS, TypeError for a cycle or a bigint. */
@@ -21,7 +23,7 @@ export function encodePlain(value: unknown): string {
 export const tooLong = (length: number): RangeError =>
   new RangeError(`it has ${length} characters as JSON; at most ${MAX_CHARACTERS} may cross`);
 
-/** Parses such a text into new objects without getters, functions or keys named __proto__. Throws RangeError. */
+/** Parses a text from `encodePlain` into new objects without getters, functions or keys named __proto__. Throws RangeError. */
 export function decodePlain(text: string): unknown {
   if (text.length > MAX_CHARACTERS) throw tooLong(text.length);
   if (jsonDepth(text) > MAX_DEPTH) throw new RangeError(`it is nested deeper than ${MAX_DEPTH} levels`);
@@ -33,7 +35,7 @@ export function decodePlain(text: string): unknown {
   });
 }
 
-/** Returns the nesting depth of brackets outside strings. Used before any recursive code reads the text. */
+/** Returns the maximum depth of nested brackets outside strings. Called before any recursive code reads the text. */
 export function jsonDepth(text: string): number {
   let [depth, deepest, inString] = [0, 0, false];
   for (let i = 0; i < text.length; i++) {

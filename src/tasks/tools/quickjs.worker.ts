@@ -1,7 +1,7 @@
 /**
- * Runs programs, or a task's module (see ../module), in QuickJS in a separate worker of a page or of Node. Each program gets a
- * fresh runtime with its own limits; if these fail, the other side terminates the worker (sandbox.ts). A program sees the
- * language, `print` and `console`: no network, no files, no timers, no modules.
+ * Runs programs, or a task's module (see ../module), in QuickJS in a separate worker of a page or of Node. Each program gets a fresh
+ * runtime with its own limits. If these limits fail, the thread that started the worker terminates it (sandbox.ts). A program can use the
+ * language, `print` and `console`, but no network, files, timers or modules.
  */
 
 import variant from '@jitl/quickjs-wasmfile-release-sync';
@@ -23,13 +23,13 @@ const STACK_BYTES = 256 * 1024;
 const PAGE_BYTES = 65_536;
 const JOBS_AT_ONCE = 1000;
 const UNSHOWN = 'a value that cannot be shown';
-/** Maximum number of levels of a value to print. JSON.stringify takes quadratic time in them, in one call that QuickJS does not count. */
+/** Maximum depth of a value to print. JSON.stringify takes quadratic time in the depth, in a single call that QuickJS does not count. */
 const MAX_DEPTH = 500;
 
 /**
- * Runs inside the sandbox before the program. It seeds randomness and time, so that the same run gives the same samples, and
- * returns the function that converts a value to text. A program can break what this relies on (prototypes, toJSON, getters):
- * then it breaks its own output, which is truncated text in any case.
+ * Runs inside the sandbox before the program. Seeds randomness and time, so that the same run gives the same samples, and returns the
+ * function that converts a value to text. A program can break the prototypes, toJSON methods and getters that this function uses. It then
+ * breaks only its own output, which is truncated text in any case.
  */
 const PRELUDE = `((seeded, write, most, seed) => {
   const { stringify } = JSON;
@@ -59,14 +59,14 @@ const PRELUDE = `((seeded, write, most, seed) => {
   return show;
 }).bind(undefined, ${SEEDED})`;
 
-/** Progress of a program; `stopped` = the limit that it hit. */
+/** Progress of a program; `stopped` = the limit that the program reached. */
 interface State {
   printed: string;
   stopped?: string;
 }
 
 /**
- * Creates QuickJS with its own wasm memory, whose size limits a program's memory. QuickJS's own limit does not count
+ * Creates QuickJS with its own wasm memory. The size of this memory limits the memory of a program. QuickJS's own limit does not count
  * allocations in this build, because it cannot ask malloc for sizes.
  */
 async function instantiate(wasm: WebAssembly.Module, memoryBytes: number): Promise<QuickJSWASMModule> {
@@ -74,8 +74,8 @@ async function instantiate(wasm: WebAssembly.Module, memoryBytes: number): Promi
     initial: LEAST_MEMORY_BYTES / PAGE_BYTES,
     maximum: Math.floor(memoryBytes / PAGE_BYTES),
   });
-  // The location is required but never fetched.
-  // An abort is also thrown and reported as the program's error, so it must not reach the trainer's stderr.
+  // emscripten requires the location of the wasm, but never fetches it.
+  // An abort is thrown too and reported as the program's error, so its message must not be printed to the trainer's stderr.
   const emscriptenModule: CustomizeVariantOptions['emscriptenModule'] & object = Object.assign(
     {},
     { printErr: () => undefined },
@@ -84,7 +84,7 @@ async function instantiate(wasm: WebAssembly.Module, memoryBytes: number): Promi
   return newQuickJSWASMModuleFromVariant(newVariant(variant, options));
 }
 
-/** Returns the text that the program printed, otherwise its value, or a text that starts with "Error:". */
+/** Runs a program. Returns the text that it printed; if it printed nothing, its value; or a text that starts with "Error:". */
 function runProgram(quickjs: QuickJSWASMModule, { code, timeMs, clockMs, maxOutput, seed }: Program): string {
   const runtime = quickjs.newRuntime();
   runtime.setMaxStackSize(STACK_BYTES);
@@ -95,7 +95,7 @@ function runProgram(quickjs: QuickJSWASMModule, { code, timeMs, clockMs, maxOutp
     if (ticks > timeMs || performance.now() > deadline) state.stopped ??= `the program ran longer than ${timeMs} ms`;
     return state.stopped !== undefined;
   };
-  // QuickJS calls the handler every 10,000 backward jumps and calls.
+  // QuickJS calls this handler after every 10,000 backward jumps and calls.
   runtime.setInterruptHandler(() => (ticks++, stopped()));
   const context = runtime.newContext();
   try {
@@ -109,7 +109,7 @@ function runProgram(quickjs: QuickJSWASMModule, { code, timeMs, clockMs, maxOutp
   }
 }
 
-/** Converts a handle to text, inside the sandbox and under its limits. */
+/** Converts a value of QuickJS to text, inside the sandbox and under its limits. */
 type Show = (value: QuickJSHandle) => string;
 
 function prelude(
@@ -139,7 +139,7 @@ function prelude(
   return { show, dispose: () => scope.dispose() };
 }
 
-/** Evaluates the program, then the jobs of its promises. */
+/** Evaluates the program, then runs the pending jobs of its promises. */
 function evaluate(
   context: QuickJSContext,
   code: string,
@@ -167,7 +167,7 @@ function settled(context: QuickJSContext, value: QuickJSHandle, show: Show): { t
   return { text, failed: promise.type === 'rejected' };
 }
 
-/** Message port, as both a page's worker and Node have it. */
+/** The message port of a worker, in a page or in Node. */
 interface Port {
   postMessage(message: SandboxMessage): void;
   onmessage: ((event: { data: SandboxRequest }) => void) | null;
@@ -196,7 +196,7 @@ async function serve(): Promise<void> {
     return { kind: 'done', output: runProgram(made.quickjs, request) };
   };
   port.onmessage = ({ data }) => {
-    // A throw here means that QuickJS itself failed: its memory can be corrupt.
+    // If `answer` throws, QuickJS itself has failed, and its memory can be corrupt.
     const broken = (error: unknown): SandboxMessage => ({ kind: 'broken', why: String(error) });
     void answer(data)
       .catch(broken)

@@ -1,30 +1,30 @@
 /**
- * Runs untrusted programs in a few workers (quickjs.worker.ts). A worker is terminated and replaced if a program exceeds its
- * limits or breaks it. The same in a page and in Node; loaded at the first program.
+ * Runs untrusted programs in a few workers (quickjs.worker.ts), in a page or in Node. A worker is terminated and replaced if a program
+ * exceeds its limits or breaks the worker. This file is loaded at the first program.
  */
 
 import type { Program, SandboxMessage, SandboxRequest } from './sandboxProgram.ts';
 import { limiter } from './search.ts';
 
-/** Extra milliseconds on a busy machine before a worker that does not answer is terminated. */
+/** Milliseconds beyond a program's limit before a worker that does not answer is terminated, because the machine can be busy. */
 const GRACE_MS = 1000;
 const LOAD_MS = 30_000;
-/** Megabytes of JavaScript heap for a worker in Node, in addition to its wasm memory. */
+/** Maximum JavaScript heap of a worker in Node in MB, in addition to its wasm memory. */
 const NODE_HEAP_MB = 64;
 
-/** A pool of workers for programs. */
+/** A pool of workers that run programs. */
 export class Sandbox {
   /** Number of workers started so far. */
   started = 0;
   readonly #idle: Guest[] = [];
   readonly #inTurn: ReturnType<typeof limiter>;
 
-  /** @param workers maximum number of programs that run at the same time; others wait */
+  /** @param workers maximum number of programs that run at the same time; further programs wait */
   constructor(workers: number) {
     this.#inTurn = limiter(workers);
   }
 
-  /** Returns a program's output, or a text that starts with "Error:". Rejects if no worker can start, or `signal` was aborted. */
+  /** Runs a program. Returns its output, or a text that starts with "Error:". Rejects if no worker can start, or if `signal` aborts. */
   run(program: Program, signal?: AbortSignal): Promise<string> {
     return this.#inTurn(async () => {
       signal?.throwIfAborted();
@@ -36,7 +36,7 @@ export class Sandbox {
     });
   }
 
-  /** Ends idle workers; the next program starts one. */
+  /** Ends the workers that are idle. The next program starts a new one. */
   close(): void {
     for (const guest of this.#idle.splice(0)) guest.end();
   }
@@ -47,7 +47,7 @@ export class Sandbox {
   }
 }
 
-/** Starts a worker that has loaded QuickJS. Rejects if none can start. */
+/** Starts a worker, and waits until it has loaded QuickJS. Rejects if no worker can start. */
 export async function startGuest(): Promise<Guest> {
   const { default: code } = await import('./quickjs.worker.ts?inline-worker');
   const guest = new Guest(startWorker(code));
@@ -55,7 +55,7 @@ export async function startGuest(): Promise<Guest> {
   return guest;
 }
 
-/** Common interface of a page's worker and Node's. */
+/** Common interface of a page's worker and a worker of Node. */
 interface WorkerPort {
   post(request: SandboxRequest): void;
   onMessage(listener: (message: SandboxMessage) => void): void;
@@ -79,7 +79,7 @@ export class Guest {
     port.onError((why) => hear({ kind: 'broken', why }));
   }
 
-  /** Resolves when the worker has loaded, or is about to run a program. Otherwise ends the worker and rejects. */
+  /** Resolves when the worker reports that it has loaded, or that it starts a program. Otherwise ends the worker and rejects. */
   async ready(): Promise<void> {
     const message = await this.#next(LOAD_MS);
     if (message?.kind === 'ready') return;
@@ -87,7 +87,7 @@ export class Guest {
     throw new Error(`the sandbox did not start: ${message ? JSON.stringify(message) : `${LOAD_MS / 1000} s passed`}`);
   }
 
-  /** Returns the output, or how the request broke the worker, which then cannot be used again. */
+  /** Returns the output of a request, or how the request has broken the worker. A broken worker cannot be used again. */
   async run(request: SandboxRequest): Promise<{ output: string; broken?: never } | { output?: never; broken: string }> {
     this.#port.post(request);
     await this.ready();
@@ -98,14 +98,14 @@ export class Guest {
     };
   }
 
-  /** Terminates the worker; a pending request receives a `broken` message. */
+  /** Terminates the worker. A pending request receives a message of the kind `broken`. */
   end(): void {
     this.#port.end();
     this.#said.push({ kind: 'broken', why: 'it was ended' });
     this.#heard();
   }
 
-  /** Returns the worker's next message; undefined after `ms` milliseconds without one. */
+  /** Returns the worker's next message. Undefined if none arrives within `ms` milliseconds. */
   async #next(ms: number): Promise<SandboxMessage | undefined> {
     if (this.#said.length === 0) {
       let timer: ReturnType<typeof setTimeout> | undefined;
@@ -138,7 +138,7 @@ function pageWorker(code: string): WorkerPort {
   };
 }
 
-/** Starts a worker without the environment variables; it does not keep the process alive. */
+/** Starts a worker that does not get the environment variables and does not keep the process alive. */
 function nodeWorker(code: string): WorkerPort {
   const threads = globalThis.process?.getBuiltinModule?.('node:worker_threads');
   if (!threads) throw new Error('no workers here; the javascript tool needs a page, or Node 20.16 or newer');
@@ -146,7 +146,7 @@ function nodeWorker(code: string): WorkerPort {
   const worker = new threads.Worker(code, { eval: true, env: {}, execArgv: [], resourceLimits });
   return {
     post: (request) => worker.postMessage(request),
-    // `unref` comes last, because adding a listener keeps the process alive again.
+    // `unref` is called after a listener is added, because adding one keeps the process alive again.
     onMessage: (listener) => worker.on('message', listener).unref(),
     onError: (listener) => void worker.on('error', (error) => listener(String(error))),
     end: () => void worker.terminate(),

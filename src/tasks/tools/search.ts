@@ -1,6 +1,6 @@
 /**
- * `search`, `open` and `answer`: tools for question answering over documents. Search is by BM25 in this process, or by any HTTP
- * endpoint with the retrieval protocol of Search-R1 and verl.
+ * `search`, `open` and `answer`: tools for question answering over documents. Search is by BM25 in this process, or by any HTTP endpoint
+ * that has the retrieval protocol of Search-R1 and verl.
  */
 
 import { InputError } from '../../errors.ts';
@@ -8,7 +8,7 @@ import { defineTool, type Tool } from '../tool.ts';
 
 /** A document to search. */
 export interface Document {
-  /** Argument of `open`. */
+  /** Id of the document, the argument of `open`. */
   id: string;
   /** Title shown in results. */
   title: string;
@@ -24,7 +24,7 @@ interface Found {
 /** Returns the best `topK` documents for a query, best first. */
 export type Search = (query: string, topK: number, signal: AbortSignal) => Found[] | Promise<Found[]>;
 
-/** Creates a BM25 search over titles and texts (minisearch, loaded here). */
+/** Creates a BM25 search over titles and texts, with the package minisearch, which is loaded here. */
 export async function localSearch(documents: readonly Document[]): Promise<Search> {
   const { default: MiniSearch } = await import('minisearch');
   const index = new MiniSearch<Document>({ fields: ['title', 'text'], storeFields: ['title'] });
@@ -38,14 +38,17 @@ export async function localSearch(documents: readonly Document[]): Promise<Searc
 
 interface HttpSearchOptions {
   url: string;
-  /** Maximum number of requests in flight; others wait. Default: 8. */
+  /** Maximum number of requests in flight; further requests wait. Default: 8. */
   concurrency?: number;
-  /** Number of cached answers, by query; the oldest is evicted first. Default: 1000. */
+  /** Maximum number of cached results, by query. The oldest is evicted first. Default: 1000. */
   cacheSize?: number;
   fetch?: typeof fetch;
 }
 
-/** POST { queries, topk, return_scores } -> { result: [[{ document: { id, contents }, score }]] }; contents start with the title. */
+/**
+ * Creates a search by an HTTP service: POST { queries, topk, return_scores } -> { result: [[{ document: { id, contents }, score }]] }.
+ * `contents` starts with the title.
+ */
 export function httpSearch({ url, concurrency = 8, cacheSize = 1000, fetch: get = fetch }: HttpSearchOptions): Search {
   const limit = limiter(concurrency);
   const cache = new Map<string, Found[]>();
@@ -68,7 +71,10 @@ async function request(get: typeof fetch, url: string, query: string, topk: numb
   return result[0].map(({ document: { id, contents } }) => ({ id: String(id), title: contents.split('\n')[0] }));
 }
 
-/** Runs at most `most` works concurrently, in order of arrival. Throws InputError unless `most` is at least 1. */
+/**
+ * Returns a function that runs at most `most` async calls at the same time, in order of arrival. Throws InputError unless `most` is at
+ * least 1.
+ */
 export function limiter(most: number): <T>(work: () => Promise<T>) => Promise<T> {
   if (!(most >= 1)) throw new InputError(`A concurrency limit is ${most}; allowed: 1 or more.`);
   let running = 0;
@@ -79,7 +85,7 @@ export function limiter(most: number): <T>(work: () => Promise<T>) => Promise<T>
     try {
       return await work();
     } finally {
-      // Pass the slot directly to the next waiting call.
+      // The slot is passed directly to the next waiting call.
       const next = waiting.shift();
       if (next) next();
       else running--;
@@ -89,11 +95,11 @@ export function limiter(most: number): <T>(work: () => Promise<T>) => Promise<T>
 
 interface SearchToolOptions {
   topK?: number;
-  /** Returns the milliseconds that a query takes, to simulate a slow service. Default: 0. */
+  /** Returns the duration of a query in milliseconds, to simulate a slow service. Default: 0. */
   latencyMs?: (query: string, sampleId: string) => number;
 }
 
-/** Creates a tool that returns "id: title" of the best documents, one per line. */
+/** Creates the tool `search`, which returns the best documents as "id: title", one per line. */
 export function searchTool(search: Search, { topK = 3, latencyMs = () => 0 }: SearchToolOptions = {}): Tool {
   return defineTool({
     name: 'search',
@@ -107,7 +113,7 @@ export function searchTool(search: Search, { topK = 3, latencyMs = () => 0 }: Se
   });
 }
 
-/** Creates a tool `open(id)` that returns the text of a document, or an error text for an unknown id. */
+/** Creates the tool `open(id)`, which returns the text of a document, or an error text if the id is unknown. */
 export function openTool(documents: readonly Document[]): Tool {
   const byId = new Map(documents.map((document) => [document.id, document]));
   return defineTool({
@@ -118,7 +124,7 @@ export function openTool(documents: readonly Document[]): Tool {
   });
 }
 
-/** Takes the final answer. Its reward, `toolRewards.answer`, is 1 if the last answer given is the problem's. */
+/** Tool for the final answer. The reward `toolRewards.answer` is 1 if the last answer given equals the problem's answer. */
 export const answerTool: Tool = defineTool({
   name: 'answer',
   description: 'Gives the final answer.',
@@ -137,7 +143,7 @@ const normalize = (text: string) =>
     .toLowerCase()
     .replace(/[.\s]+$/, '');
 
-/** Rejects as soon as the signal is aborted. */
+/** Resolves or rejects like a promise, but rejects as soon as the signal aborts. */
 function sleep(ms: number, signal: AbortSignal): Promise<void> | void {
   if (ms <= 0) return;
   return new Promise((resolve, reject) => {

@@ -1,9 +1,8 @@
-/** First time of a sandbox's clock in milliseconds: 1 January 2026. Each read adds one. */
+/** First time that a sandbox's clock returns, in milliseconds: 1 January 2026. Each read of the clock adds one. */
 const CLOCK_START = Date.UTC(2026, 0, 1);
 
 /**
- * Runs first inside a sandbox: makes Math.random and Date depend only on a seed. Returns a function that resets both to another
- * seed.
+ * Runs first inside a sandbox, and makes Math.random and Date depend only on a seed. Returns a function that resets both to another seed.
  */
 export const SEEDED = `((seed) => {
   let state;

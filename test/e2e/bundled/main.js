@@ -19,7 +19,7 @@ async function run() {
     model: { path: 'in memory' },
     data: { trainBatchSize: 2, maxPromptLength: 96, maxResponseLength: 12, valMaxSamples: 2 },
     rollout: { n: 2, maxNumSeqs: 4 },
-    // All tries of a new model score 0. Samples that cannot change the policy are computed anyway, so that there is an entropy to check.
+    // All tries of a new model score 0. Samples without an advantage are trained on anyway, so that there is an entropy to check.
     actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 256, skipZeroAdvantages: false },
     trainer: { totalTrainingSteps: 2, testFreq: 0, valBeforeTrain: false },
   });
@@ -41,12 +41,12 @@ async function run() {
     tokenizerJson: tokenizer,
     tokenizerConfigJson: tokenizerConfig,
   };
-  // The test replaces this word by the bundler's own way to start a worker.
+  // The test replaces this text with the way in which the bundler starts a worker.
   const engine =
     location.search === '?local' ? await createLocalEngine(spec) : await createRemoteEngine(NEW_WORKER, spec);
   const { history } = await new GrpoTrainer({ config, task: gsm8kToolTask(), engine }).fit();
   await engine.destroy();
-  // No such folder is served, so the server answers with the page, like development servers do.
+  // This folder does not exist, so the server answers with the page's HTML, as development servers do.
   const refused = await fetchCheckpoint('/no-such-folder').catch((error) => error.message);
   return { entropies: history.map((metrics) => metrics['actor/entropy']), refused };
 }

@@ -1,9 +1,9 @@
-// An environment is a state that a sample's tools and turns share. docs/guides/environments.md of webgrpo describes its other parts.
+// An environment holds the state that the tools and turns of one sample share. See docs/guides/environments.md of webgrpo.
 
-/** Number of answers that a sample can give. */
+/** Maximum number of answers in one sample. */
 const TRIES = 2;
 
-/** System message of every problem; '' = none. The shipped model and that of sft.yaml do not need it. */
+/** System message of every problem; '' = none. Neither the shipped model nor the model of sft.yaml needs one. */
 const SYSTEM = '';
 
 /** @param {string} id */
@@ -13,7 +13,8 @@ const question = (id) => {
 };
 
 /**
- * An environment as `defineEnvironment` of webgrpo/tasks returns it. It is written out here so that the test needs no package.
+ * An environment with the fields that `defineEnvironment` of webgrpo/tasks would return. That function is not used, so that the test of
+ * this file runs without packages.
  * @type {import('webgrpo/tasks').Environment}
  */
 export const bookshop = {
@@ -35,7 +36,8 @@ export const bookshop = {
       },
     },
   ],
-  // Called after a turn without a tool call, which is an answer. The first right answer ends the sample; later ones are worth less.
+  // Called after each turn without a tool call; its text is an answer. A right answer ends the sample, and earns less than 1 if it is not
+  // the first answer.
   step(text, context) {
     const state = /** @type {any} */ (context.state);
     state.tries++;
@@ -73,7 +75,8 @@ export default {
     const score = turnRewards.reduce((sum, reward) => sum + reward, 0);
     return { score, acc: score === 1 ? 1 : 0 };
   },
-  // Returns the messages of a right solution after the first observation, which sft.yaml imitates; at `errorRate` one with a mistake.
+  // Returns the messages of a right solution after the first observation, for sft.yaml to imitate. With probability `errorRate` the
+  // solution has a mistake.
   demonstrate({ id, answer }, rng, errorRate) {
     const first = { role: /** @type {const} */ ('user'), content: question(id) };
     if (rng.uniform() < errorRate) return [first, { role: 'assistant', content: `#### ${rng.int(6, 84)}` }];

@@ -3,7 +3,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import task, { bookshop } from './task.mjs';
 
-/** The part of a run's context that the environment does not use. @type {any} */
+/**
+ * A run's context has more fields, which this environment does not use.
+ * @type {any}
+ */
 const context = {};
 const start = async () => {
   const problem = await task.train(0, 1);

@@ -1,6 +1,6 @@
-// A task has problems, tools and a reward. docs/guides/tasks.md of webgrpo describes its other parts.
+// A task: problems, tools and a reward. See docs/guides/tasks.md of webgrpo for all fields.
 
-/** System message of every problem; '' = none. The shipped model and that of sft.yaml do not need it. */
+/** System message of every problem; '' = none. Neither the shipped model nor the model of sft.yaml needs one. */
 const SYSTEM = '';
 
 /** @param {string} content @returns {import('webgrpo').Message[]} */
@@ -22,7 +22,7 @@ const training = sums.filter(({ a, b }) => (a + b) % 5 !== 0).map(({ a, b }) => 
 const heldOut = sums.filter(({ a, b }) => (a + b) % 5 === 0).map(({ a, b }) => problem(a, b));
 
 /**
- * A tool that the model can call. The model reads what `execute` returns, or the message of an error that it throws.
+ * A tool that the model can call. The model reads the text that `execute` returns, or the message of the error that `execute` throws.
  * @type {import('webgrpo').Tool}
  */
 export const calculator = {
@@ -49,7 +49,8 @@ export default {
     const acc = response.trim().endsWith(`#### ${problem.answer}`) ? 1 : 0;
     return { score: acc, acc };
   },
-  // Returns the messages of a right solution, which sft.yaml imitates; at `errorRate` one with a mistake, here a guess without the tool.
+  // Returns the messages of a right solution, for sft.yaml to imitate. With probability `errorRate` the solution has a mistake: a guess
+  // without a tool call.
   demonstrate({ id, answer }, rng, errorRate) {
     if (rng.uniform() < errorRate) return [{ role: 'assistant', content: `#### ${rng.int(6, 84)}` }];
     return [

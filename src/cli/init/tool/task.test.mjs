@@ -3,7 +3,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import task from './task.mjs';
 
-/** Returns a sample as a reward receives it. @param {any} problem @param {string} response @returns {any} */
+/**
+ * Returns a sample with the fields that the reward reads.
+ * @param {any} problem
+ * @param {string} response
+ * @returns {any}
+ */
 const sample = (problem, response) => ({ problem, response, messages: [{ role: 'assistant', content: response }] });
 /** @type {any} */
 const call = {};

@@ -1,4 +1,4 @@
-/** Translates Anthropic's /v1/messages to chat completions and back. */
+/** Translates requests to Anthropic's /v1/messages to chat completions, and the answers back. */
 
 import * as v from 'valibot';
 import { parseJson } from '../../../rollout/tools/call.ts';
@@ -25,10 +25,10 @@ const ERRORS: Record<number, string> = {
   503: 'overloaded_error',
 };
 
-/** Code of the refusal after which Anthropic's packages send complete conversations. */
+/** Error code for a request with a thread. Anthropic's client libraries then send the complete conversation instead. */
 const NO_THREADS = 'thread_unsupported_request';
 
-/** Returns the body of an error in Anthropic's shape. */
+/** Returns the body of an error in the form of Anthropic's API. */
 export const anthropicError = ({ status, message, code }: ApiError) => ({
   type: 'error',
   error: {
@@ -87,7 +87,7 @@ const message = v.lazy((given): v.GenericSchema<unknown, MessageShape[]> => {
   return given['role'] === 'user' ? user : given['role'] === 'assistant' ? assistant : plain;
 });
 
-/** Returns the results as tool messages, and the texts between them as messages of the user. */
+/** Converts the blocks of a user message: each tool_result becomes a tool message, texts next to each other become one user message. */
 function ofUser(
   blocks: readonly (v.InferOutput<typeof textBlock> | v.InferOutput<typeof resultBlock>)[],
 ): MessageShape[] {
@@ -103,7 +103,10 @@ function ofUser(
   return messages.length > 0 ? messages : [{ role: 'user', content: '' }];
 }
 
-/** Returns the text of a result. A chat message has no flag for errors, so the text says it, as it does for the trainer's own tools. */
+/**
+ * Returns the text of a tool result. A chat message has no is_error field, so an error gets the prefix "Error: ", as errors of the
+ * trainer's own tools do.
+ */
 const resultOf = ({ content: text, is_error: isError }: v.InferOutput<typeof resultBlock>): string =>
   isError && !/^error\b/i.test(text) ? `Error: ${text}` : text;
 
@@ -170,7 +173,7 @@ const REQUEST = {
   n: unserved('a call has one reply'),
 };
 
-/** Names in this API of parameters whose names differ. */
+/** Names in Anthropic's API, by the name of the parameter in chat completions, if the two differ. */
 const NAMES = {
   stop: 'stop_sequences',
   response_format: 'output_config.format',
@@ -179,7 +182,7 @@ const NAMES = {
   user: 'metadata.user_id',
 };
 
-/** Translates a request. Throws ApiError if it is not one of this API, or needs what is not served. */
+/** Translates a request. Throws ApiError if the request is not valid for /v1/messages, or needs a feature that is not served. */
 export function fromMessages(given: unknown): Translated {
   const { system, tools, tool_choice: chosen, stop_sequences: stop, ...more } = readSome(REQUEST, given);
   const { metadata, thinking, output_config: output, output_format: older, mcp_servers: _, thread, ...rest } = more;
@@ -250,7 +253,7 @@ async function* eventsOf(chunks: AsyncIterable<ChatCompletionChunk>): AsyncGener
   const emptyText = () => startOf({ type: 'text', text: '' });
   for await (const piece of piecesOf(chunks)) {
     if ('head' in piece) {
-      // The token counts are known at the end, in message_delta.
+      // Token counts are 0 here. They are known only at the end, and sent in message_delta.
       const unknown = { stop_reason: null, stop_sequence: null, usage: usageOf(NO_TOKENS) };
       yield { type: 'message_start', message: { ...headOf(piece.head), content: [], ...unknown } };
       continue;

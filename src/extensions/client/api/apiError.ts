@@ -1,12 +1,12 @@
-/** The error that refuses a request, in the shape of OpenAI's errors. */
+/** Errors of requests, with the fields of OpenAI's API errors. */
 
 import { InputError } from '../../../errors.ts';
 
 interface ApiErrorFields {
   status?: number;
-  /** The parameter that is wrong, e.g. `messages[2].content`. */
+  /** Name of the invalid parameter, e.g. `messages[2].content`. */
   param?: string | null;
-  /** OpenAI's code for a program to read, e.g. `context_length_exceeded`. */
+  /** OpenAI's error code, which programs read, e.g. `context_length_exceeded`. */
   code?: string | null;
 }
 
@@ -20,19 +20,19 @@ const TYPES: Record<number, string> = {
   503: 'server_error',
 };
 
-/** A request that cannot be served. `status` is the HTTP status; `param` and `code` are as in OpenAI's API. */
+/** A request that cannot be served. `param` and `code` are the fields of OpenAI's API errors. */
 export class ApiError extends InputError {
   override name = 'ApiError';
   /** HTTP status code. */
   readonly status: number;
-  /** OpenAI's error type for the status. */
+  /** OpenAI's error type for this HTTP status. */
   readonly type: string;
-  /** The parameter that the error is about. */
+  /** Name of the parameter that the error is about; null = none. */
   readonly param: string | null;
-  /** OpenAI's code; null if OpenAI has none for this error. */
+  /** OpenAI's error code; null if OpenAI has none for this error. */
   readonly code: string | null;
 
-  /** @param message what was found, what is allowed, what to do */
+  /** @param message what was found, what is allowed, and what to do */
   constructor(message: string, { status = 400, param = null, code = null }: ApiErrorFields = {}) {
     super(message);
     this.status = status;
@@ -41,13 +41,13 @@ export class ApiError extends InputError {
     this.code = code;
   }
 
-  /** The body of an HTTP answer. */
+  /** JSON body of the HTTP response. */
   get body(): { error: { message: string; type: string; param: string | null; code: string | null } } {
     const { message, type, param, code } = this;
     return { error: { message, type, param, code } };
   }
 }
 
-/** Throws an ApiError about a parameter. */
+/** Returns an ApiError about one parameter. */
 export const refuse = (param: string, message: string, code: string | null = null): ApiError =>
   new ApiError(message, { param, code });

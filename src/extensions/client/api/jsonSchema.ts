@@ -1,4 +1,7 @@
-/** Converts the JSON schema of a `response_format` to the form that the grammar accepts (rollout/constrained/jsonGrammar.ts). */
+/**
+ * Converts the JSON schema of a request's `response_format` to the subset from which the grammar is built
+ * (rollout/constrained/jsonGrammar.ts).
+ */
 
 import { MAX_RANGE } from '../../../rollout/constrained/jsonGrammar.ts';
 import { type ArgumentSchema, isObject } from '../../../tasks/toolSchema.ts';
@@ -6,16 +9,16 @@ import { refuse } from './apiError.ts';
 
 interface ReadSchema {
   schema: ArgumentSchema;
-  /** Keywords of the schema that the grammar does not enforce. */
+  /** Keywords of the client's schema that the grammar does not enforce. */
   unenforced: string[];
 }
 
 type Given = Record<string, unknown>;
 
-/** Limits of one schema, with its references replaced. */
+/** Maximum number and nesting depth of the schemas in one JSON schema, after each $ref is replaced by its target. */
 const MAX_NODES = 1000;
 const MAX_DEPTH = 32;
-/** Longest `maxLength` that the automaton unrolls. */
+/** Largest `maxLength` that is enforced. The grammar's automaton has a state per character, so larger values are ignored. */
 const MAX_LENGTH = 512;
 
 const ENFORCED = ['type', 'enum', 'const', 'anyOf', 'oneOf', 'allOf', '$ref', 'properties', 'required', 'items'];
@@ -33,7 +36,7 @@ const ANNOTATIONS = [
 const HEADS = ['$schema', '$id', '$comment', '$defs', 'definitions'];
 const KNOWN = new Set([...ENFORCED, ...PARTLY, ...ANNOTATIONS, ...HEADS]);
 
-/** Reads a schema. Throws ApiError about `param` for one that is wrong, recursive or too large. */
+/** Converts a JSON schema. Throws ApiError about `param` if the schema is invalid, recursive or too large. */
 export function readSchema(root: unknown, param: string): ReadSchema {
   const reader = new SchemaReader(root, param);
   return { schema: reader.read(root, []), unenforced: [...reader.unenforced] };
@@ -50,7 +53,7 @@ class SchemaReader {
     this.#param = param;
   }
 
-  /** @param refs references that led here */
+  /** @param refs $ref values that were followed to reach `given`, to detect recursion */
   read(given: unknown, refs: readonly string[], depth = 0): ArgumentSchema {
     if (given === true) return {};
     if (!isObject(given)) throw this.#refuse(`has ${JSON.stringify(given)?.slice(0, 60)} where a schema is expected`);
@@ -95,7 +98,10 @@ class SchemaReader {
     }
   }
 
-  /** The grammar has the values of a small range of integers, otherwise only the sign. */
+  /**
+   * Records `minimum` and `maximum` as not enforced. The grammar lists the values of a small range of integers; otherwise it can only
+   * exclude negative numbers.
+   */
   #noteBounds({ minimum, maximum }: Given, type: string): void {
     if (type === 'integer' && Number(maximum) - Number(minimum) < MAX_RANGE) return;
     if (minimum !== undefined && minimum !== 0) this.unenforced.add('minimum');
@@ -114,7 +120,7 @@ class SchemaReader {
     return { type: 'object', properties: Object.fromEntries(schemas), required: required as string[], ...others };
   }
 
-  /** Returns one schema for the object and all of `allOf`. */
+  /** Merges the schema and the members of its `allOf` into one schema. */
   #merged({ allOf: _, ...rest }: Given, all: unknown[], refs: readonly string[]): Given {
     const parts = all.map((one) => {
       if (!isObject(one)) throw this.#refuse('has an allOf without schemas');

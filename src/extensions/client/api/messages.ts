@@ -1,4 +1,4 @@
-/** Validates the messages and tools of a request and normalises them, so that two requests can be compared. */
+/** Validates the messages and tools of a request, and normalises them so that messages of two requests can be compared. */
 
 import * as v from 'valibot';
 import type { ChatTokenizer } from '../../../model/tokenizer/chat.ts';
@@ -9,11 +9,11 @@ import type { Tool } from '../../../tasks/tool.ts';
 export interface CalledTool {
   id: string;
   name: string;
-  /** JSON text. */
+  /** Arguments of the call, as JSON text. */
   arguments: string;
 }
 
-/** A normalised message: content is one string, `developer` becomes `system`, null counts as absent. */
+/** A message after normalisation: content is one string, the role `developer` is `system`, null fields are removed. */
 export interface ChatMessage {
   role: 'system' | 'user' | 'assistant' | 'tool';
   content: string;
@@ -22,7 +22,7 @@ export interface ChatMessage {
   toolCallId?: string;
 }
 
-/** Limit of one request. A conversation that fits a context has far fewer messages. */
+/** Maximum number of messages in a request. A conversation that fits into a context has far fewer. */
 const MAX_MESSAGES = 2048;
 const MAX_TOOLS = 128;
 
@@ -79,7 +79,7 @@ const message = v.pipe(
 
 const MESSAGES = 'a list of at least one { role, content }';
 const LAST = "a list that ends with a user's or a tool's message, not an assistant's";
-/** Schema of a request's messages; normalises each. */
+/** Schema of a request's messages. Normalises each message. */
 export const messagesSchema = v.pipe(
   v.array(message, MESSAGES),
   v.minLength(1, MESSAGES),
@@ -93,7 +93,7 @@ const SCHEMA = 'a JSON schema of type object, or nothing for a tool without argu
 const PROPERTIES = 'a schema by the name of each argument';
 const REQUIRED = 'a list of names that are among the properties';
 
-/** Normalises the keywords of a JSON schema that our checks read. A property without a type of its own accepts any value. */
+/** Schema of a tool's parameters. Adds missing `type`, `properties` and `required`. A property without a valid type accepts any value. */
 const parameters = v.pipe(
   v.custom<Record<string, unknown>>(
     (given) => isObject(given) && [undefined, 'object'].includes(given['type'] as string),
@@ -120,7 +120,7 @@ const parameters = v.pipe(
   }),
 );
 
-/** A list of types is written as alternatives, which calls are read by: "12" stays a text where it may be null. */
+/** Converts a list of types to `anyOf`, by which arguments are parsed. With ["string", "null"], for example, "12" stays a string. */
 function typedSchema({ type, ...rest }: ArgumentSchema): ArgumentSchema {
   if (typeof type === 'string') return { type, ...rest };
   const types: unknown = type;
@@ -154,25 +154,25 @@ export const toolsSchema = v.pipe(
   v.check((all) => new Set(all.map(({ name }) => name)).size === all.length, TOOLS),
 );
 
-/** True if two messages are equal. Arguments of calls are compared as JSON, because clients serialise them again. */
+/** True if two messages are equal. Arguments of tool calls are compared as parsed JSON, because clients can serialise them differently. */
 export const isSame = (a: ChatMessage, b: ChatMessage): boolean =>
   a.role === b.role && a.content === b.content && restOf(a) === restOf(b);
 
 const restOf = ({ name, toolCallId, toolCalls = [] }: ChatMessage): string =>
   JSON.stringify([name, toolCallId, toolCalls.map((call) => [call.id, call.name, plain(call.arguments)])]);
 
-/** Returns JSON without white space; keys stay in their order. */
+/** Returns JSON text without white space. The order of keys is unchanged. */
 const plain = (text: string): string => JSON.stringify(parseJson(text)) ?? text;
 
-/** Returns the messages before the first reply, which all episodes of a group share. */
+/** Returns the messages before the first reply. All episodes of a group have the same ones. */
 export function firstMessages(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   const end = messages.findIndex(({ role }) => role === 'assistant');
   return end < 0 ? messages : messages.slice(0, end);
 }
 
 /**
- * Returns the message in the form that chat templates take. Arguments become an object, unless a key names a control token: only text can
- * hide those.
+ * Converts a message to the form that chat templates expect. Arguments of a tool call are parsed into an object, unless they contain the
+ * name of a control token: only in a string can the encoder keep such a name as ordinary text.
  */
 export function templateMessage(
   { role, content, name, toolCalls, toolCallId }: ChatMessage,

@@ -1,10 +1,10 @@
-/** Reads a client's JSON by valibot schemas whose messages state what is allowed. */
+/** Validates a client's JSON by valibot schemas. The message of a schema states what is allowed. */
 
 import * as v from 'valibot';
 import { isObject } from '../../../tasks/toolSchema.ts';
 import { ApiError, refuse } from './apiError.ts';
 
-/** Reads a JSON object that has no keys except those of `entries`. Throws ApiError that names the first wrong key or value. */
+/** Reads a JSON object that may have only the keys of `entries`. Throws ApiError that names the first invalid key or value. */
 export function readBody<const E extends v.ObjectEntries>(entries: E, body: unknown) {
   expectObject(body);
   const known = Object.keys(entries);
@@ -14,7 +14,7 @@ export function readBody<const E extends v.ObjectEntries>(entries: E, body: unkn
   return read(v.object(entries), withMissing(entries, body));
 }
 
-/** Like `readBody`, but returns other keys unchanged. */
+/** Like `readBody`, but also allows other keys, which are returned unchanged. */
 export function readSome<const E extends v.ObjectEntries>(entries: E, body: unknown) {
   expectObject(body);
   return read(v.looseObject(entries), withMissing(entries, body));
@@ -24,13 +24,13 @@ function expectObject(body: unknown): asserts body is Record<string, unknown> {
   if (!isObject(body)) throw new ApiError(`The body is ${shown(body)}. Give a JSON object.`);
 }
 
-/** Adds missing keys as undefined: the message of a key's own schema states better what is allowed than the object's. */
+/** Sets missing keys to undefined, so that a missing key is reported with the message of its own schema, which states what is allowed. */
 const withMissing = (entries: object, body: object) => ({
   ...Object.fromEntries(Object.keys(entries).map((key) => [key, undefined])),
   ...body,
 });
 
-/** Returns `given` as the schema parses it. Throws ApiError that names the first place that the schema does not allow. */
+/** Parses `given` by the schema. Throws ApiError that names the path of the first invalid value. */
 export function read<T>(schema: v.GenericSchema<unknown, T>, given: unknown): T {
   const result = v.safeParse(schema, given, { abortEarly: true });
   if (result.success) return result.output;
@@ -40,7 +40,7 @@ export function read<T>(schema: v.GenericSchema<unknown, T>, given: unknown): T 
   throw refuse(at, `${at} is ${shown(path.at(-1)?.value)}; allowed: ${message}.`);
 }
 
-/** Returns a value in the form that an error message quotes. */
+/** Formats a value for an error message. */
 function shown(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(value.length > 60 ? `${value.slice(0, 60)}...` : value);
   if (Array.isArray(value)) return `a list of ${value.length}`;
@@ -57,10 +57,10 @@ export const whole = (low: number, high: number, words = `a whole number from ${
 
 const SHORT = 'a text of at most 512 characters';
 
-/** Schema of a short text. */
+/** Schema of a text with at most 512 characters. */
 export const text = () => v.pipe(v.string(SHORT), v.maxLength(512, SHORT));
 
-/** Schema of an object with at most `most` entries, each a [key, value] pair that `pair` allows. */
+/** Schema of an object with at most `most` entries. `pair` validates each entry, a [key, value] pair. */
 export const recordOf = <T>(pair: v.GenericSchema<unknown, [unknown, T]>, most: number, words: string) => {
   const pairs = v.pipe(v.array(pair), v.maxLength(most));
   return v.custom<Readonly<Record<string, T>>>((given) => isObject(given) && v.is(pairs, Object.entries(given)), words);

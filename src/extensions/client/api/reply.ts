@@ -1,4 +1,4 @@
-/** Converts the model's tokens to a completion in OpenAI's shape, complete or in chunks. */
+/** Converts the tokens of a reply to a chat completion of OpenAI's API, complete or in chunks. */
 
 import type { ChatTokenizer } from '../../../model/tokenizer/chat.ts';
 import { turnText } from '../../../rollout/agent/turnText.ts';
@@ -18,30 +18,33 @@ import type {
 } from './shapes.ts';
 
 export interface ReadReply {
-  /** The reply's text without its calls. */
+  /** Text of the reply without its tool calls. */
   content: string;
   calls: CalledTool[];
   finishReason: FinishReason;
-  /** Number of calls that could not be parsed. If there are any, the text keeps all calls. */
+  /** Number of tool calls that could not be parsed. If there are any, `content` keeps the text of all calls. */
   unreadable: number;
 }
 
-/** One answered call. */
+/** One reply of the model to a request. */
 export interface Answer {
   generation: Generation;
   reply: ReadReply;
-  /** All context tokens before the reply. */
+  /** All tokens before the reply: the model's input. */
   contextIds: Uint32Array;
 }
 
-/** Returns the index in the text at which its calls start. For formats that mark calls with control tokens, no text marks a start. */
+/**
+ * Returns the index at which tool calls start in a reply's text. Returns 0 for formats without a start tag in the text, where the whole
+ * text can be a call.
+ */
 export function callsStart(text: string, { callFormat }: ToolParser): number {
   const at = text.indexOf('<tool_call>');
   if (callFormat === 'llama3_json' || callFormat === undefined) return 0;
   return at < 0 ? text.length : at;
 }
 
-/** Parses the calls of a reply. If one cannot be parsed, the full text is kept as the model wrote it. */
+/** Parses the tool calls of a reply. If one cannot be parsed, the reply keeps its full text and has no calls. */
 export function readReply(
   tokenizer: ChatTokenizer,
   { tokenIds, stopReason, stopString }: Generation,
@@ -63,22 +66,22 @@ export function readReply(
   return { content: text.slice(0, callsStart(text, parser)).trimEnd(), calls, finishReason: 'tool_calls', unreadable };
 }
 
-/** Returns the tokens without the one that ended the turn. */
+/** Returns the tokens without the end token. */
 const withoutEnd = (tokenIds: Uint32Array, stopReason: Generation['stopReason']): Uint32Array =>
   stopReason === 'stop' ? tokenIds.subarray(0, -1) : tokenIds;
 
-/** 24 hexadecimal digits. */
+/** Returns a random id of 24 hexadecimal digits. */
 export const randomId = (): string => crypto.randomUUID().replaceAll('-', '').slice(0, 24);
 
-/** Converts a parsed call to OpenAI's shape. */
+/** Converts a parsed tool call to the form of OpenAI's API. */
 export const callShape = ({ id, name, arguments: args }: CalledTool): ToolCallShape => {
   return { id, type: 'function', function: { name, arguments: args } };
 };
 
-/** Fields with which every object of a completion starts. */
+/** Fields that a completion and all of its chunks have in common. */
 export type Head = Pick<ChatCompletion, 'id' | 'created' | 'model' | 'system_fingerprint'>;
 
-/** Returns a complete completion with a choice for each answer. */
+/** Returns a complete chat completion with one choice per answer. */
 export function completionOf(
   head: Head,
   tokenizer: ChatTokenizer,
@@ -109,14 +112,14 @@ function choiceOf(index: number, tokenizer: ChatTokenizer, request: CallRequest,
 
 const stopOf = (stopString: string | undefined) => (stopString === undefined ? {} : { stop_reason: stopString });
 
-/** Returns the token counts of a call, whose answers have one context. */
+/** Returns the token counts of a request. All of its answers have the same context, which is counted once. */
 export function usageOf(...answers: [Answer, ...Answer[]]): Usage {
   const prompt = answers[0].contextIds.length;
   const completion = answers.reduce((sum, { generation }) => sum + generation.tokenIds.length, 0);
   return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
 }
 
-/** Returns one chunk of a streamed completion. */
+/** Returns one chunk of a streamed chat completion. */
 export function chunkOf(
   head: Head,
   delta: ChunkDelta,
@@ -132,7 +135,7 @@ export function chunkOf(
   return { ...head, object: 'chat.completion.chunk', choices: [choice] };
 }
 
-/** Returns the log-probs of the sampled tokens without the end token; null if the request does not ask for log-probs. */
+/** Returns the log-prob of each sampled token except the end token; null if the request does not ask for log-probs. */
 export function logprobsOf(
   tokenizer: ChatTokenizer,
   { logprobs }: CallRequest,

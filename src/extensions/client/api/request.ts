@@ -1,6 +1,7 @@
 /**
- * Reads the parameters of `chat.completions.create`. How each field is treated is decided here alone: `parameters` has the served fields,
- * HINTS those that change nothing in what is sampled, REFUSED those that would change it but cannot be served. Any other field is a hint.
+ * Validates the parameters of a `chat.completions.create` request. Three lists decide how a field is treated: `parameters` has the fields
+ * that are served, HINTS the fields that are accepted but have no effect on sampling, REFUSED the fields that would have an effect but
+ * cannot be served. A field in no list is treated as a hint.
  */
 
 import * as v from 'valibot';
@@ -12,48 +13,48 @@ import { readSchema } from './jsonSchema.ts';
 import { type ChatMessage, messagesSchema, toolsSchema } from './messages.ts';
 import { between, readBody, recordOf, text, whole } from './read.ts';
 
-/** Properties of a run that its requests are validated against. */
+/** The run's properties against which requests are validated. */
 export interface ServedModel {
-  /** The run's name. */
+  /** Name of the run, which is the model's name for clients. */
   name: string;
   temperature: number;
   vocabSize: number;
-  /** Number of end tokens; each of them stops every reply. */
+  /** Number of end tokens of the model. Each counts towards the maximum of 4 stop tokens of a request. */
   eosTokens: number;
-  /** True to refuse hints instead of taking them. */
+  /** True to refuse requests that contain hints (fields without effect). */
   strict?: boolean;
 }
 
 export interface CallRequest {
   messages: ChatMessage[];
   tools: Tool[];
-  /** Key of the tools: equal for equal tools. */
+  /** Text that is equal for two requests with the same tools. */
   toolsKey: string;
-  /** False for tool_choice: none. Calls in the reply then stay text. */
+  /** True if tool calls in the reply are parsed. False without tools and for tool_choice "none": calls then stay in the text. */
   parse: boolean;
-  /** Tools that the reply must call, for a tool_choice that forces a call. */
+  /** Tools of which the reply must call one, if tool_choice forces a call. */
   required?: Tool[] | undefined;
-  /** True for parallel_tool_calls: false. Only the first call of a reply is returned. */
+  /** True if parallel_tool_calls is false: only the first call of a reply is returned. */
   oneCall?: boolean;
-  /** Schema of the reply's JSON, for a response_format other than text. */
+  /** JSON schema of the reply, from a response_format other than "text". */
   jsonSchema?: ArgumentSchema | undefined;
-  /** Number of replies. Each is a row of its own in the episode. Default: 1. */
+  /** Number of replies. Each becomes a separate row of the training batch. Default: 1. */
   n?: number;
   stream: boolean;
   includeUsage: boolean;
   logprobs: boolean;
   returnTokenIds: boolean;
-  /** Replaces the random key of the episode. Equal seed, context and weights sample equal tokens. */
+  /** Seed from the request, which replaces the episode's random key. The same seed, context and weights sample the same tokens. */
   seed: number | undefined;
-  /** Sampling parameters of the request, which override the run's. `maxNewTokens` is set only if the request sets it. */
+  /** Sampling parameters that the request sets; they override the run's. */
   sampling: Partial<SamplingParams>;
   metadata: Readonly<Record<string, string>>;
   user: string | undefined;
-  /** Names of fields that were taken and change nothing. */
+  /** Names of the request's fields that were accepted but have no effect. */
   hints?: readonly string[];
 }
 
-/** Fields that change nothing in what is sampled, with the values that are not even counted. */
+/** Fields that are accepted but have no effect on sampling, each with the values that need not be reported, such as the default. */
 export const HINTS: Readonly<Record<string, readonly unknown[]>> = {
   store: [false],
   service_tier: ['auto', 'default'],
@@ -68,7 +69,7 @@ export const HINTS: Readonly<Record<string, readonly unknown[]>> = {
 const AS_FORMAT = 'give response_format';
 const AS_TEXT = 'the model reads and writes text alone';
 const NO_TEMPLATE = "the prompt is written by the run's chat template";
-/** Fields that would change the reply in a way that cannot be served, with the reason. */
+/** Fields that would change the reply but cannot be served, each with what to give instead or the reason. */
 export const REFUSED: Readonly<Record<string, string>> = {
   functions: 'give tools',
   function_call: 'give tool_choice',
@@ -91,7 +92,7 @@ export const REFUSED: Readonly<Record<string, string>> = {
 const MAX_TOKENS = 2 ** 31 - 1;
 const MAX_STOPS = 16;
 const MAX_CHOICES = 128;
-/** Maximum number of alternatives that the sampler returns per token. */
+/** Maximum number of most likely tokens that the sampler can return per position. */
 const MAX_TOP_LOGPROBS = 8;
 
 const flag = v.boolean('true or false');
@@ -130,7 +131,7 @@ const toolChoice = v.union(
   CHOICE,
 );
 
-/** Returns the schemas of every parameter except `messages` and `tools`. */
+/** Returns the schemas of all served fields except `messages` and `tools`. */
 function parameters(vocabSize: number, mostStops: number) {
   const tokenId = whole(0, vocabSize - 1);
   const bias = `an object of at most 64 numbers from -100 to 100, by token ids from 0 to ${vocabSize - 1}`;
@@ -177,8 +178,8 @@ function parameters(vocabSize: number, mostStops: number) {
 }
 
 /**
- * Returns the request, with the names of the hints that it takes. Throws ApiError that names the first parameter that is wrong or cannot
- * be served, for a strict model also the first hint.
+ * Validates a request. The result lists the request's fields without effect as hints. Throws ApiError that names the first parameter that
+ * is invalid or cannot be served; for a strict model also for the first hint.
  */
 export function readRequest(body: unknown, model: ServedModel): CallRequest {
   const { vocabSize, eosTokens } = model;
@@ -255,7 +256,10 @@ export function readRequest(body: unknown, model: ServedModel): CallRequest {
 
 type Hint = (name: string, refusal: () => ApiError) => void;
 
-/** Returns the fields that are served. Null counts as absent. Reports hints, and throws ApiError for a field of REFUSED. */
+/**
+ * Returns the fields of a request that are served. Null counts as absent. Calls `hint` for fields without effect, and throws ApiError for a
+ * field in REFUSED.
+ */
 function served(body: object, known: readonly string[], hint: Hint): object {
   const given = Object.entries(body).filter(([, value]) => value !== null && value !== undefined);
   for (const [name, value] of given) {
@@ -273,7 +277,7 @@ const ownValue = <T>(table: Readonly<Record<string, T>>, name: string): T | unde
 const unknown = (name: string, known: readonly string[]): ApiError =>
   refuse(name.slice(0, 64), `${JSON.stringify(name.slice(0, 64))} is not served; known: ${known.join(', ')}.`);
 
-/** Returns the tools that must be called; undefined if none must. */
+/** Returns the tools of which the reply must call one; undefined if it need not call any. */
 function requiredTools(choice: v.InferOutput<typeof toolChoice> | undefined, tools: Tool[]): Tool[] | undefined {
   if (choice === undefined || choice === 'auto' || choice === 'none') return undefined;
   const named = choice === 'required' ? tools : tools.filter(({ name }) => name === choice.name);
@@ -297,7 +301,7 @@ function jsonSchemaOf(format: v.InferOutput<typeof responseFormat>, hint: Hint):
   return schema;
 }
 
-/** Returns the object without null and undefined values, which count as absent. */
+/** Returns the object without its null and undefined values. */
 const withoutNull = <T extends object>(given: T) =>
   Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null && value !== undefined)) as {
     [K in keyof T]?: NonNullable<T[K]>;
@@ -313,6 +317,6 @@ const otherModel = (asked: string, { name }: ServedModel): ApiError =>
 const otherTemperature = (temperature: number, run: ServedModel): ApiError =>
   refuse(
     'temperature',
-    `temperature is ${temperature}, but the run samples and trains at ${run.temperature} (rollout.temperature), which ` +
-      'divides every logit of the loss. Leave it out, or set that key.',
+    `temperature is ${temperature}, but the run samples and trains at ${run.temperature} (rollout.temperature), by ` +
+      'which the loss divides the logits. Leave temperature out, or set rollout.temperature.',
   );

@@ -1,4 +1,7 @@
-/** Translates OpenAI's /v1/responses to chat completions and back. Keeps replies, so that later requests can name them. */
+/**
+ * Translates requests to OpenAI's /v1/responses to chat completions, and the answers back. Stores replies in memory, so that later requests
+ * can refer to them by id.
+ */
 
 import * as v from 'valibot';
 import { isObject } from '../../../tasks/toolSchema.ts';
@@ -15,20 +18,27 @@ import type {
 } from './shapes.ts';
 import { callMessage, type NamedEvent, piecesOf, replyMessage, type Translated, unserved } from './translated.ts';
 
-/** A conversation up to a reply: the conversation that the request continued, then what was added to it. */
+/**
+ * A stored conversation that ends with a reply: the conversation before the request (`before`), and the messages of the request and its
+ * reply.
+ */
 interface Kept {
   before: Kept | undefined;
   messages: readonly MessageShape[];
 }
 
-/** The newest replies, by the end of their ids. They are in memory alone. */
+/** The newest replies, by the part that the ids of a reply's items share. Stored only in memory. */
 export class KeptResponses {
   readonly #kept = new Map<string, Kept & { size: number }>();
   readonly #most: number;
   readonly #mostCharacters: number;
   #characters = 0;
 
-  /** @param most replies to keep, of at most `mostCharacters` together; beyond that, the oldest are dropped */
+  /**
+   * Beyond either maximum, the oldest replies are dropped.
+   * @param most maximum number of replies
+   * @param mostCharacters maximum number of characters of all replies together
+   */
   constructor(most = 4096, mostCharacters = 2 ** 26) {
     [this.#most, this.#mostCharacters] = [most, mostCharacters];
   }
@@ -44,14 +54,14 @@ export class KeptResponses {
     }
   }
 
-  /** Returns the conversation up to a reply. Throws ApiError if it is not kept. */
+  /** Returns the conversation that ends with this reply. Throws ApiError if the reply is not stored. */
   conversation(id: string): Kept {
     const kept = this.#kept.get(id.replace(/^resp_/, ''));
     if (kept) return kept;
     throw this.#isUnknown('previous_response_id', id, 'previous_response_not_found');
   }
 
-  /** Returns the item of a reply as a message. Throws ApiError if it is not kept. */
+  /** Returns one item of a stored reply (its text or a tool call) as a message. Throws ApiError if the reply is not stored. */
   item(id: string): MessageShape {
     const [, kind, key, index = '0'] = /^(msg|fc)_([0-9a-f]+-[0-9a-f]+)(?:-(\d+))?$/.exec(id) ?? [];
     const reply = this.#kept.get(key)?.messages.at(-1);
@@ -117,7 +127,7 @@ const output = v.pipe(
   v.object({ call_id: v.string(OUTPUT), output: content }, OUTPUT),
   v.transform(({ call_id: id, output: text }): MessageShape[] => [{ role: 'tool', tool_call_id: id, content: text }]),
 );
-/** Drops reasoning items: the replies of this server have none, so a client can only send those of another model. */
+/** Drops reasoning items. Replies of this server have none, so such an item comes from another model. */
 const reasoning = v.pipe(
   v.object({}),
   v.transform((): MessageShape[] => []),
@@ -149,7 +159,7 @@ function inputSchema(kept: KeptResponses) {
   return v.lazy((given): v.GenericSchema<unknown, MessageShape[]> => (Array.isArray(given) ? items : text));
 }
 
-/** Joins the items of one reply, its text and its calls, to one message. */
+/** Joins the items of one reply, a text and its tool calls, into one message. */
 function joined(messages: readonly MessageShape[]): MessageShape[] {
   return messages.reduce<MessageShape[]>((all, message) => {
     const last = all.at(-1);
@@ -171,7 +181,7 @@ const tool = v.pipe(
 const flag = v.nullish(v.boolean('true or false'));
 const INCLUDE = 'a list of texts';
 const LOGPROBS = 'message.output_text.logprobs';
-/** Values of `include` that are served. A reply has no reasoning items, so there is nothing to encrypt. */
+/** Values of `include` that are accepted. For reasoning.encrypted_content nothing is added, because replies have no reasoning items. */
 const INCLUDED = [LOGPROBS, 'reasoning.encrypted_content'];
 
 const entries = (kept: KeptResponses) => ({
@@ -190,8 +200,8 @@ const entries = (kept: KeptResponses) => ({
   stream: flag,
   stream_options: v.optional(v.unknown()),
   store: flag,
-  max_tool_calls: v.optional(v.unknown()), // limits tools that the server runs
-  truncation: v.nullish(v.picklist(['auto', 'disabled'], '"auto" or "disabled"')), // a context that is too long is an error
+  max_tool_calls: v.optional(v.unknown()), // ignored: limits only tools that a server runs
+  truncation: v.nullish(v.picklist(['auto', 'disabled'], '"auto" or "disabled"')), // ignored: a context that is too long is an error
   background: v.nullish(v.literal(false, 'false: a response is computed while the request waits')),
   conversation: unserved('conversations are not stored: use previous_response_id, or send the messages'),
   prompt: unserved('no prompts are stored'),
@@ -199,7 +209,7 @@ const entries = (kept: KeptResponses) => ({
   n: unserved('a response has one reply'),
 });
 
-/** Names in this API of parameters whose names differ. */
+/** Names in the Responses API, by the name of the parameter in chat completions, if the two differ. */
 const NAMES = {
   messages: 'input',
   max_completion_tokens: 'max_output_tokens',
@@ -208,7 +218,7 @@ const NAMES = {
   reasoning_effort: 'reasoning.effort',
 };
 
-/** Translates a request. Throws ApiError if it is not one of this API, or needs what is not served. */
+/** Translates a request. Throws ApiError if the request is not valid for /v1/responses, or needs a feature that is not served. */
 export function fromResponses(given: unknown, kept: KeptResponses): Translated {
   const read = readSome(entries(kept), given);
   const { input, instructions, previous_response_id: previous, tools, store, stream, ...more } = read;
@@ -253,18 +263,21 @@ export function fromResponses(given: unknown, kept: KeptResponses): Translated {
   };
 }
 
-/** Source of an answer, in addition to the reply. */
+/** Data from which an answer is built, in addition to the chat completion. */
 interface Answering {
   request: Record<string, unknown>;
-  /** Called with the reply at its end. `key` is the end of its id. */
+  /** Called with the complete reply, to store it. `key` is the part that the ids of the reply's items share. */
   keep(key: string, reply: MessageShape): void;
 }
 
-/** Returns the episode's part of an id of a response or an item: `resp_EPISODE-CALL`. */
+/** Returns the id of the episode, which is the first part of the id of a response or an item: `resp_EPISODE-CALL`. */
 const episodeIn = (id: unknown): string | undefined =>
   typeof id === 'string' ? /^(?:resp|msg|fc)_([0-9a-f]{24})-/.exec(id)?.[1] : undefined;
 
-/** Returns the episode of the last item that a reply had. Clients send such items with their ids, so equal replies are told apart. */
+/**
+ * Returns the id of the episode from which the last item of an earlier reply in the input comes. Clients send such items back with their
+ * ids, so episodes with equal replies can be told apart.
+ */
 function episodeOfItems(input: unknown): string | undefined {
   const items: unknown[] = Array.isArray(input) ? input : [];
   return episodeIn((items as { id?: unknown }[]).findLast((item) => isObject(item) && episodeIn(item['id']))?.id);
@@ -276,7 +289,7 @@ function conversationOf(kept: Kept | undefined): MessageShape[] {
   return turns.flat();
 }
 
-/** Returns a tool choice in the form of chat completions, which put the name under `function`. */
+/** Converts a tool choice to the form of chat completions, which have the tool's name under `function`. */
 function choiceOf(choice: unknown): unknown {
   if (!isObject(choice) || choice['type'] !== 'function') return choice;
   return { type: 'function', function: { name: choice['name'] } };
@@ -310,7 +323,7 @@ function wholeOf(answer: Answering, completion: ChatCompletion): object {
   });
 }
 
-/** Keeps a reply, and returns the complete response. */
+/** Stores a complete reply, and returns the complete response. */
 function ended({ request, keep }: Answering, head: Head, reply: Reply): object {
   const { text, calls, finish, usage, logprobs } = reply;
   const key = keyOf(head);
@@ -406,7 +419,7 @@ function callEvents(item: ReturnType<typeof callItem>, index: number): NamedEven
   ];
 }
 
-/** Returns the end of a completion's id, which the ids of a response and of its items share. */
+/** Returns the end of a completion's id, which is also the end of the response's id and part of the ids of its items. */
 const keyOf = ({ id }: Head): string => id.replace('chatcmpl-', '');
 
 const textItem = (key: string, status: string, content: object[]) => {
@@ -421,7 +434,7 @@ const callItem = (key: string, index: number, { id, function: { name, arguments:
   return { id: `fc_${key}-${index}`, type: 'function_call', status: 'completed', call_id: id, name, arguments: args };
 };
 
-/** Fields of a request that its response repeats, and their values if the request has none. */
+/** Fields of a request that the response repeats, each with its default. */
 const REPEATED = {
   instructions: null,
   max_output_tokens: null,
@@ -439,7 +452,7 @@ const REPEATED = {
   user: null,
 };
 
-/** Returns a response without its reply. */
+/** Returns the fields of a response that are known before its reply. */
 function responseOf(request: Record<string, unknown>, head: Head) {
   const repeated = Object.entries(REPEATED).map(([key, value]) => [key, request[key] ?? value] as const);
   return {

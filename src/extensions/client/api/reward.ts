@@ -5,17 +5,17 @@ import { LARGEST_REWARD } from '../../../grpo/generate/score.ts';
 import type { Reward } from '../../../tasks/task.ts';
 import { between, read, recordOf } from './read.ts';
 
-/** Optional parts of a reward, in addition to its number. */
+/** Optional parts of a reward, in addition to the score. */
 export interface RewardOptions {
-  /** The outcome alone: 1 = right, 0 = wrong. Undefined if unknown. */
+  /** Accuracy: 1 = right, 0 = wrong. Undefined if unknown. */
   acc?: number;
-  /** Rewards of the episode's replies, one per reply in the order of the replies. They are part of the score, for advEstimator turn_loo. */
+  /** One reward per reply of the episode, in the order of the replies, for advEstimator turn_loo. The score must include them. */
   turns?: readonly number[];
-  /** More numbers (metrics report their mean) and texts (logged with the rollouts), by name. */
+  /** Further values by name: numbers, whose mean is logged as a metric, and texts, which are logged with the rollouts. */
   extra?: Readonly<Record<string, number | string>>;
 }
 
-/** A row of an episode. Only the replies that were sampled in the row are trained. */
+/** A training row of an episode. Its loss covers only the replies that were sampled in this row. */
 interface RewardedRow {
   sequence: { ownReplies: readonly { call?: number }[] };
 }
@@ -37,7 +37,7 @@ const SCHEMA = {
   ),
 };
 
-/** Returns the reward. Throws ApiError if training cannot use it. */
+/** Validates a reward. Throws ApiError for values that training cannot use. */
 export function readReward(reward: unknown, options: object, rows: readonly RewardedRow[]): Reward {
   const calls = rows.flatMap(({ sequence }) => sequence.ownReplies.map(({ call }) => call ?? 0));
   const each = `a finite number for each of the ${calls.length} replies`;
@@ -55,7 +55,10 @@ export function readReward(reward: unknown, options: object, rows: readonly Rewa
   };
 }
 
-/** Sorts the rewards of replies from the order of the calls into the order of the rows. The two differ if the episode has forks. */
+/**
+ * Reorders the rewards of replies: from the order in which the replies were sampled to their order in the training rows. The two differ if
+ * the episode has forks.
+ */
 function inRows(turns: readonly number[], calls: readonly number[]): number[] {
   const inOrder = calls.map((_, row) => row).sort((a, b) => calls[a] - calls[b]); // the sort is stable, and older checkpoints have no numbers
   return calls.map((_, row) => turns[inOrder.indexOf(row)]);

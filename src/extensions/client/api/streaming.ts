@@ -1,13 +1,13 @@
-/** Returns the visible text of a reply while it is being sampled, and provides the channel for its chunks. */
+/** Streams a reply: the text that can be shown while tokens are still sampled, and the channel that passes chunks to the reader. */
 
 import { heldBack } from '../../../rollout/decode/stopStrings.ts';
 import type { ToolParser } from '../../../rollout/tools/parser.ts';
 import { callsStart } from './reply.ts';
 
 /**
- * Returns the part of a reply's text that can be shown so far. A tail that can become part of a character, a stop string or a call is held
- * back.
- * @param parser parses calls in the text; undefined if the reply can have none
+ * Returns the part of an unfinished reply's text that can already be sent. Holds back the end of the text while it can become part of a
+ * character, a stop string or a tool call.
+ * @param parser parser of tool calls; undefined if the reply has no calls
  */
 export function shownText(drawn: string, stop: readonly string[], parser: ToolParser | undefined): string {
   const text = drawn.replace(/\uFFFD+$/, '');
@@ -17,7 +17,7 @@ export function shownText(drawn: string, stop: readonly string[], parser: ToolPa
   return parser ? known.trimEnd() : known; // white space before a call is not part of the content
 }
 
-/** A list that can be read while items are still added. */
+/** A queue whose reader waits for items that are added later. */
 export class Channel<T> {
   readonly #items: T[] = [];
   #end: { error?: unknown } | undefined;
@@ -28,13 +28,16 @@ export class Channel<T> {
     this.#wake();
   }
 
-  /** Ends the list. @param failure its `error` is thrown to the reader after the items before it */
+  /**
+   * Ends the queue: no items follow.
+   * @param failure its `error`, if any, is thrown to the reader after the last item
+   */
   end(failure: { error?: unknown } = {}): void {
     this.#end = failure;
     this.#wake();
   }
 
-  /** Yields items until the end, for one reader. Calls `onLeave` at the end, or when the reader stops earlier. */
+  /** Yields the items until the queue ends. Only one reader is supported. Calls `onLeave` at the end, or when the reader stops earlier. */
   async *read(onLeave: () => void): AsyncGenerator<T, undefined> {
     try {
       while (this.#items.length > 0 || !this.#end) {

@@ -1,30 +1,32 @@
-/** Shared parts of the translators of other APIs. A translator turns a request into one for chat completions, and the reply back. */
+/**
+ * Shared by the translators of other APIs (anthropic.ts, responses.ts), which convert a request to a chat completion and the answer back.
+ */
 
 import * as v from 'valibot';
 import { ApiError } from './apiError.ts';
 import type { ChatCompletion, ChatCompletionChunk, FinishReason, Logprobs, ToolCallShape, Usage } from './shapes.ts';
 
-/** An event of a stream. Its type is also the name of the server-sent event. */
+/** A server-sent event of a streamed answer. Its type is also the event's name. */
 export interface NamedEvent {
   type: string;
   [field: string]: unknown;
 }
 
-/** A request of another API as one for chat completions, and the functions that write its answer. */
+/** A request of another API, translated to a chat completion, and the functions that translate the answer back. */
 export interface Translated {
-  /** Body of the chat request, for `readRequest`. */
+  /** Body of the chat completion request; `readRequest` validates it. */
   body: Record<string, unknown>;
-  /** Id of the episode whose reply the request names; undefined if it names none. */
+  /** Id of the episode that contains the earlier reply to which the request refers; undefined if it refers to none. */
   episode?: string | undefined;
-  /** Names of this API for parameters of the chat request, for errors about them. */
+  /** Names of parameters in the other API, by their names in chat completions. Errors are reported with these names. */
   names: Readonly<Record<string, string>>;
-  /** Returns the answer of this API. */
+  /** Converts a complete chat completion to an answer of the other API. */
   whole(completion: ChatCompletion): object;
-  /** Yields the events of this API. */
+  /** Converts a streamed chat completion to events of the other API. */
   events(chunks: AsyncIterable<ChatCompletionChunk>): AsyncGenerator<NamedEvent, undefined>;
 }
 
-/** Returns an error about the chat request as one about the request from which it was translated. */
+/** Returns an error about a chat completion parameter with the name that this parameter has in the other API. */
 export function inNamesOf({ names }: Pick<Translated, 'names'>, error: unknown): unknown {
   if (!(error instanceof ApiError) || error.param === null) return error;
   const [first] = error.param.split(/[.[]/);
@@ -35,22 +37,22 @@ export function inNamesOf({ names }: Pick<Translated, 'names'>, error: unknown):
   return new ApiError(renamed, { status, code, param: name + param.slice(first.length) });
 }
 
-/** Schema of a value that is not served, for the given reason. */
+/** Schema of a field that must be absent, because it is not served for the given reason. */
 export const unserved = (why: string) => v.nullish(v.custom<null>(() => false, `nothing, because ${why}`));
 
-/** Returns an assistant's message of a chat request. */
+/** Returns an assistant message of a chat completion request. */
 export const replyMessage = (content: string, calls: readonly ToolCallShape[] = []) => ({
   role: 'assistant' as const,
   content,
   ...(calls.length > 0 && { tool_calls: [...calls] }),
 });
 
-/** Returns a tool call of a chat request. */
+/** Returns a tool call of a chat completion request. */
 export const callMessage = (id: string, name: string, args: string): ToolCallShape => {
   return { id, type: 'function', function: { name, arguments: args } };
 };
 
-/** A part of a streamed reply: its head, a piece of text, a complete call, or the end. */
+/** A part of a streamed reply: the fields of the first chunk (head), a piece of text, a complete tool call, or the end. */
 type Piece =
   | { head: Pick<ChatCompletionChunk, 'id' | 'model' | 'created'> }
   | { text: string }
@@ -59,7 +61,7 @@ type Piece =
       end: { finish: FinishReason; stop: string | undefined; logprobs: Logprobs['content'] | undefined; usage: Usage };
     };
 
-/** Yields the parts of a chat stream: the head first, the end last. */
+/** Converts the chunks of a streamed chat completion to parts: the head first, the end last. */
 export async function* piecesOf(chunks: AsyncIterable<ChatCompletionChunk>): AsyncGenerator<Piece, undefined> {
   let isBegun = false;
   let [finish, stop, logprobs]: [FinishReason, string?, Logprobs['content']?] = ['stop'];

@@ -1,6 +1,6 @@
 /**
- * Checks whether each sampled token is the one that its random key selects. Computes teacher-forced logits of many samples at the same
- * time, by weight version.
+ * Checks that each sampled token is the one that its random key selects. For this, computes the logits of many samples in one
+ * teacher-forced pass per batch, separately for each version of the weights.
  */
 
 import type { DrawBounds, ModelEngine } from '../../../model/engine.ts';
@@ -9,24 +9,27 @@ import type { Trajectory } from '../../../rollout/types.ts';
 import { packMiniBatch } from '../../../grpo/update/batch.ts';
 import { type DrawCheck, Rejection, type Tolerance } from './types.ts';
 
-/** A sample whose tokens are to be checked. */
+/** A sample whose tokens are checked. */
 export interface DrawnSample {
   group: number;
   key: readonly [number, number];
-  /** Version of the weights that must have sampled all its tokens. */
+  /** Version of the weights that must have sampled all tokens. */
   version: number;
   trajectory: Trajectory;
 }
 
-/** The part of an engine that the check uses. */
+/** The method of a ModelEngine that this check uses. */
 export type CheckingModel = Required<Pick<ModelEngine, 'drawBounds'>>;
 
-/** [T] bounds of each token under the weights; NaN for tokens without a check. */
+/**
+ * For each of T response tokens: its log-prob and its interval in the cumulative distribution under the weights. NaN for tokens that are
+ * not checked.
+ */
 type TokenBounds = { [K in keyof DrawBounds]: Float32Array };
 
 /**
- * Returns the bounds of all sampled tokens, one entry per sample. Samples of one version are computed in batches of at most `maxTokenLen`
- * rows. If `weightsOf` lacks a version, the tokens of its samples stay NaN.
+ * Computes the bounds of all sampled tokens; returns one entry per sample. Samples of the same version are computed together, in batches of
+ * at most `maxTokenLen` tokens. If `weightsOf` returns undefined for a version, the bounds of its samples stay NaN.
  */
 export async function drawBounds(
   samples: readonly DrawnSample[],
@@ -56,7 +59,9 @@ export async function drawBounds(
   return bounds;
 }
 
-/** Compares the claim with the bounds. `rejection` is the first error found; undefined if the claim is right. */
+/**
+ * Compares the tokens and log-probs of a sample with the bounds. `rejection` says why the sample is rejected; undefined if it is accepted.
+ */
 export function checkDraws(
   { key, trajectory, version }: DrawnSample,
   bounds: TokenBounds,
@@ -103,14 +108,20 @@ export function checkDraws(
   return { check, rejection: new Rejection(reason, detail) };
 }
 
-/** Returns the probability mass between u and the interval that selects the token: 0 if u is inside, otherwise at least 2^-24. */
+/**
+ * Returns the distance between the random number u and the interval that selects the token, in probability mass: 0 if u is inside,
+ * otherwise at least 2^-24.
+ */
 function drawDistance(u: number, { below, through, total }: TokenBounds, t: number): number {
   const goal = Math.fround(u * total[t]);
   if (below[t] <= goal && goal < through[t]) return 0;
   return Math.max(below[t] - goal, goal - through[t], 2 ** -24) / total[t];
 }
 
-/** Returns the reason for a rejection. Wrong weights usually change log-probs before they change a token, or change most of both. */
+/**
+ * Returns the reason for a rejection; undefined if nothing is wrong. Wrong weights are assumed if most tokens and log-probs are wrong, or
+ * if a log-prob is wrong before the first wrong token.
+ */
 function reasonOf({ tokens, wrongDraws, wrongLogProbs }: DrawCheck, firstDraw: number, firstLogProb: number) {
   if (wrongDraws === 0) return wrongLogProbs > 0 ? ('forged log-probs' as const) : undefined;
   const most = Math.min(wrongDraws, wrongLogProbs) > tokens / 2;

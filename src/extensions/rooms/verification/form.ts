@@ -1,4 +1,4 @@
-/** Checks the form of a sample from another machine. */
+/** Checks the types and lengths in a sample from another machine. */
 
 import { isObject } from '../../../tasks/toolSchema.ts';
 import { findFault, SAMPLE_REQUIRED } from '../../../rollout/tokenLog.ts';
@@ -7,8 +7,8 @@ import type { Sample } from '../../../grpo/update/batch.ts';
 import { Rejection, type SampleClaim } from './types.ts';
 
 /**
- * Throws Rejection if a field has the wrong type or the sample exceeds the config's maximum lengths. A sample that passes can be read
- * without type checks.
+ * Throws Rejection if a field of the sample has the wrong type, or if the sample exceeds the maximum lengths of the config. Later checks
+ * can then rely on the types.
  */
 export function expectWellFormed(
   sample: Sample,

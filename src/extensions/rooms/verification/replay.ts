@@ -1,6 +1,7 @@
 /**
- * Runs a sample's agent loop again with an engine that returns the claimed turns. Prompt, tool outputs, ends of turns, messages and reward
- * are then the controller's own, and the claim must equal them. The sampled tokens themselves are not checked here.
+ * Runs the agent loop of a sample again, with an engine that returns the tokens that the worker claims to have sampled. The controller thus
+ * computes prompt, tool outputs, ends of turns, messages and reward itself, and compares them with the worker's claim. Whether the tokens
+ * were sampled correctly is checked elsewhere (draws.ts).
  */
 
 import { InputError } from '../../../errors.ts';
@@ -14,19 +15,19 @@ import { type Sample, sameIds } from '../../../grpo/update/batch.ts';
 import { uncheckedSetting } from './rules.ts';
 import { Rejection, type SampleClaim } from './types.ts';
 
-/** Config, task and tokenizer of the run. */
+/** Config, task and tokenizer of the run, and what need not be computed again. */
 export type ReplayContext = Omit<GenerationContext, 'engine' | 'onFault'> & {
   tokenizer: GenerationContext['engine']['tokenizer'];
   /**
-   * Parts that cannot be repeated and are accepted as the worker claims them: tools by name (stateless ones that return no reward and end
-   * nothing), and the reward. Default: none.
+   * Parts that cannot be computed again, so that the worker's results are accepted unchecked: the named tools (they must be stateless,
+   * return no reward and end no sample), and the reward. Default: none.
    */
   trusted?: { tools?: readonly string[]; reward?: boolean };
 };
 
 /**
- * Returns the sample that the controller computes from the claimed tokens. Throws Rejection if the claim differs. Throws InputError if the
- * run's own settings or code prevent verification.
+ * Returns the sample that the controller computes from the claimed tokens. Throws Rejection if the claimed sample differs. Throws
+ * InputError if the run's own settings or code make a verification impossible.
  */
 export async function replaySample(
   { tokenizer, trusted, ...context }: ReplayContext,
@@ -40,7 +41,7 @@ export async function replaySample(
   const numbers = { firstGroup: number, firstSample: s, globalStep: step };
   const { samples } = await generateSamples([problem], { ...options, ...numbers, profile: false }).catch(
     (error: unknown) => {
-      if (rollout.rejection) throw rollout.rejection; // the loop may have thrown another error after it
+      if (rollout.rejection) throw rollout.rejection; // the agent loop may have replaced it by another error
       throw error;
     },
   );
@@ -48,14 +49,14 @@ export async function replaySample(
   return samples[0];
 }
 
-/** Returns the context with trusted tools and reward replaced by the claimed results. */
+/** Returns the context with the trusted tools and reward replaced by functions that return the claimed results. */
 function withTrusted<C extends Pick<ReplayContext, 'config' | 'task' | 'toolParser'>>(
   context: C,
   claimed: Sample,
   { tools: names = [], reward = false }: NonNullable<ReplayContext['trusted']> = {},
 ): C {
   const { task, config, toolParser = toolParserOf(config.rollout.multiTurn.format) } = context;
-  /** Outputs of the next calls, by tool. */
+  /** Claimed outputs of the next calls of each trusted tool. */
   const outputs = new Map(names.map((name) => [name, [] as string[]]));
   let next = 0;
   const parse: ToolParser = (text, tools) => {
@@ -72,7 +73,7 @@ function withTrusted<C extends Pick<ReplayContext, 'config' | 'task' | 'toolPars
   const tools = task.tools?.map(({ name, description, parameters, ...tool }) => {
     const said = outputs.get(name);
     if (!said) return { name, description, parameters, ...tool };
-    // The claimed output was truncated already, perhaps by a limit of the tool itself.
+    // No further truncation: the claimed output is the truncated one.
     return { name, description, parameters, maxResponseLength: Infinity, execute: () => said.shift() ?? '' };
   });
   return {
@@ -82,7 +83,7 @@ function withTrusted<C extends Pick<ReplayContext, 'config' | 'task' | 'toolPars
   };
 }
 
-/** Answers each request with the claimed tokens after its context, up to the end of the turn. */
+/** Engine that answers each request with the claimed tokens that follow its context, up to the end of the turn. */
 class ClaimedTurns implements TurnEngine {
   rejection: Rejection | undefined;
   readonly #claimed: Trajectory;
@@ -110,7 +111,7 @@ class ClaimedTurns implements TurnEngine {
     expectPrompt(contextIds.subarray(0, promptLength), this.#claimed);
     const start = contextIds.length - promptLength;
     expectIds(contextIds.subarray(promptLength), responseIds);
-    const stops = sampling.stopTokenIds.slice(0, 4); // kernels/sample.wgsl checks at most as many
+    const stops = sampling.stopTokenIds.slice(0, 4); // kernels/sample.wgsl checks at most four
     for (let end = start + 1; end <= responseIds.length; end++) {
       if (mask[end - 1] !== 1)
         throw new Rejection('forged mask', `token ${end - 1} belongs to a turn, but is claimed not to be sampled`);
@@ -140,13 +141,13 @@ function expectPrompt(own: Uint32Array, { promptIds }: Trajectory): void {
   throw new Rejection('wrong prompt', found);
 }
 
-/** Throws unless `claimed` starts with `own`. */
+/** Throws Rejection unless `claimed` starts with `own`. */
 function expectIds(own: Uint32Array, claimed: Uint32Array): void {
   const at = own.findIndex((id, i) => id !== claimed[i]);
   if (at >= 0) throw new Rejection('forged mask', `token ${at} is ${claimed[at]}, but the loop puts ${own[at]} there`);
 }
 
-/** Throws for the first field that differs. */
+/** Throws Rejection at the first field in which the samples differ. */
 function compare(claimed: Sample, own: Sample): void {
   const [a, b] = [claimed.trajectory, own.trajectory];
   expectPrompt(b.promptIds, a);
@@ -161,7 +162,7 @@ function compare(claimed: Sample, own: Sample): void {
     throw new Rejection('forged mask', `token ${drawn} is claimed to be ${a.mask[drawn] ? '' : 'not '}sampled`);
   for (const key of ['stopReason', 'numTurns', 'numToolCalls', 'numToolErrors'] as const)
     if (a[key] !== b[key]) throw new Rejection('forged ending', `${key} is ${a[key]} for ${b[key]}`);
-  // The agent loop records 0 for tokens that were not sampled.
+  // Log-probs of sampled tokens are equal here, because the agent loop got the claimed ones. For all other tokens the loop records 0.
   const noted = a.logProbs.findIndex((value, t) => !Object.is(value, b.logProbs[t]));
   if (noted >= 0) throw new Rejection('forged log-probs', `token ${noted} was not sampled, but has a log-prob`);
   if (text(claimed.messages) !== text(own.messages))
@@ -171,7 +172,10 @@ function compare(claimed: Sample, own: Sample): void {
       throw new Rejection('forged reward', `${key} is ${text(claimed[key])} for ${text(own[key])}`);
 }
 
-/** Returns JSON with sorted keys and without undefined. NaN, which rewards can be, stays NaN. */
+/**
+ * Converts a value to a JSON-like text for comparison: keys are sorted, undefined values are left out, and NaN (rewards can be NaN) stays
+ * NaN.
+ */
 function text(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(text).join()}]`;
   if (typeof value !== 'object' || value === null) return Number.isNaN(value) ? 'NaN' : (JSON.stringify(value) ?? '');

@@ -1,11 +1,14 @@
-/** Decides which sampling settings can be verified, and which configs use only those. */
+/** Decides which sampling settings and configs allow samples to be verified. */
 
 import { InputError } from '../../../errors.ts';
 import type { SamplingParams } from '../../../rollout/types.ts';
 import type { TrainConfig } from '../../../grpo/config/types.ts';
 import { samplingParams } from '../../../grpo/generate/options.ts';
 
-/** Values that turn a setting off. When on, these settings change which token a random number selects, or where a turn ends. */
+/**
+ * Settings with which samples cannot be verified, because they change which token a random number selects, or where a turn ends. The values
+ * turn them off.
+ */
 const OFF = {
   topK: 0,
   topP: 1,
@@ -20,7 +23,7 @@ const OFF = {
   jsonSchema: undefined,
 } as const satisfies { [K in keyof SamplingParams]?: unknown };
 
-/** Returns the first setting that affects sampling in addition to the temperature; undefined if all can be checked. */
+/** Returns the first setting in OFF that is not off; undefined if the samples can be verified. */
 export function uncheckedSetting(sampling: SamplingParams): keyof typeof OFF | undefined {
   const isOff = (key: keyof typeof OFF) => {
     const value = sampling[key];
@@ -29,11 +32,14 @@ export function uncheckedSetting(sampling: SamplingParams): keyof typeof OFF | u
   return (Object.keys(OFF) as (keyof typeof OFF)[]).find((key) => !isOff(key));
 }
 
-/** Throws InputError for a config whose samples cannot be verified. */
+/** Throws InputError for a config whose samples could not be verified. */
 export function checkVerifiable(config: TrainConfig): void {
   const { rollout, model } = config;
   const { enable, constrainToolCalls, sampleTimeoutS } = rollout.multiTurn;
-  /** @param off the only value that can be verified; undefined = none */
+  /**
+   * Throws InputError about a key.
+   * @param off the only value with which samples can be verified; undefined = the key must be left out
+   */
   const fail = (key: string, value: unknown, why: string, off?: unknown): never => {
     const instead = off === undefined ? 'Leave it out' : `Set it to ${JSON.stringify(off)}`;
     throw new InputError(`${key} is ${JSON.stringify(value)}, but ${why}. ${instead}.`);

@@ -1,8 +1,8 @@
-/** Types of the verification of samples from another machine: the claim, and the reasons for a rejection. */
+/** Types for the verification of samples from other machines: what a worker claims, and why a sample is rejected. */
 
 import type { Sample } from '../../../grpo/update/batch.ts';
 
-/** Identity of the sample in the run, as claimed. */
+/** Which sample of the run a worker claims to send. */
 export interface SampleClaim {
   /** Same as PromptGroup.uid. */
   uid: string;
@@ -10,52 +10,52 @@ export interface SampleClaim {
   number: number;
   /** Same as PromptGroup.step. */
   step: number;
-  /** Index of the sample in its group: 0 .. rollout.n - 1. */
+  /** Index of the sample in its group, from 0 to rollout.n - 1. */
   s: number;
-  /** Version of the weights in the group's prompt. It must have sampled all tokens. */
+  /** Version of the weights that the group's prompt names. These weights must have sampled all tokens. */
   version: number;
 }
 
-/** Reason for which a sample is rejected. */
+/** Reason why a sample is rejected. */
 export type RejectionReason =
-  /** The sample does not have the form of this run's samples, or its group is not in flight. */
+  /** A field has the wrong type or length, or the sample's group is not in flight. */
   | 'malformed'
-  /** A sample of this group and number was accepted before. */
+  /** A sample with this group and index was already accepted. */
   | 'replayed sample'
-  /** The prompt is not the problem's. */
+  /** The prompt's tokens are not those of the problem. */
   | 'wrong prompt'
-  /** Sampled tokens are not where turns are: a turn ends too early or late, or tool tokens differ from the tools' outputs. */
+  /** The mask does not fit the agent loop: a turn ends too early or too late, or tokens between turns differ from the tools' outputs. */
   | 'forged mask'
-  /** The tokens are right, but a claim about their end is wrong: stop reason, turns, calls. */
+  /** The stop reason, or the number of turns or tool calls, is not what the tokens lead to. */
   | 'forged ending'
   /** The messages are not what the tokens decode to. */
   | 'forged messages'
   /** The reward is not what the reward function returns. */
   | 'forged reward'
-  /** A token was sampled by another version of the weights than the prompt's. */
+  /** Some tokens were, by the worker's own account, sampled by another version of the weights than the prompt names. */
   | 'forged version'
   /** A token is not the one that its random key selects. */
   | 'forged token'
   /** The tokens are right, but their log-probs are wrong. */
   | 'forged log-probs'
-  /** Tokens and log-probs belong to other weights than the prompt's. */
+  /** Tokens and log-probs come from other weights than the prompt names. */
   | 'wrong weights';
 
-/** Result of comparing a sample's tokens with the weights. */
+/** Result of checking a sample's tokens and log-probs against the weights. */
 export interface DrawCheck {
   /** Number of sampled tokens. */
   tokens: number;
-  /** Tokens that differ from this adapter's, but within the tolerance. */
+  /** Number of tokens that are not the one that the random key selects on this adapter, but within the tolerance (near tokens). */
   nearTokens: number;
-  /** Near tokens that differ by more than the tolerance's share of their own mass. */
+  /** Number of near tokens whose distance exceeds the tolerance `share`, relative to their own probability mass. */
   looseTokens: number;
-  /** Number of tokens that differ from the exact draw by more than the tolerance. */
+  /** Number of tokens that are not the one that the random key selects, beyond the tolerance. */
   wrongDraws: number;
-  /** Number of tokens whose log-prob differs by more than the tolerance. */
+  /** Number of tokens whose log-prob is wrong by more than the tolerance. */
   wrongLogProbs: number;
-  /** Largest distance, in probability mass, of a random number from the interval that selects its token. */
+  /** Largest distance between a random number and the interval that selects its token, in probability mass. */
   drawDistance: number;
-  /** Largest difference of a log-prob, in nats. */
+  /** Largest difference between a claimed and the computed log-prob, in nats. */
   logProbDistance: number;
 }
 
@@ -66,39 +66,48 @@ export type Verdict =
       /** See DrawCheck. */
       nearTokens: number;
       check: DrawCheck;
-      /** The controller's version of the sample: its own problem, messages and reward, with the claimed tokens and log-probs. */
+      /** The sample to train on: problem, messages and reward as the controller computed them, with the worker's tokens and log-probs. */
       sample: Sample;
     }
   | {
       accepted: false;
       reason: RejectionReason;
-      /** A sentence that names the place and the numbers. */
+      /** A sentence that says what is wrong and where. */
       detail: string;
-      /** Present if the sample's tokens were checked. */
+      /** Present if the tokens were checked before the rejection. */
       check?: DrawCheck;
     };
 
-/** Largest differences between two unlike adapters that are both honest; docs/lab/pipelines.md has the measurements. */
+/**
+ * Largest differences that are accepted, because honest workers on different adapters round differently. docs/lab/pipelines.md has the
+ * measurements.
+ */
 export interface Tolerance {
-  /** Nats between two log-probs. */
+  /** Largest difference between a claimed and the computed log-prob, in nats. */
   logProb: number;
-  /** Probability mass between a random number and the interval that selects its token. */
+  /** Largest distance between a random number and the interval that selects its token, in probability mass. */
   draw: number;
-  /** The same as a share of the token's own mass. It bounds how much likelier a worker can make any token. */
+  /**
+   * Largest such distance relative to the token's own probability mass. It limits by how much a worker can raise the probability of a
+   * token.
+   */
   share: number;
   /**
-   * Share of a sample's tokens that can exceed `share`, but one token at least. Rounding is absolute, so an honest token of tiny mass
-   * exceeds it now and then.
+   * Share of a sample's tokens that can exceed `share`; at least one token can. Rounding errors are absolute, so honest tokens of tiny
+   * probability exceed `share` now and then.
    */
   loose: number;
-  /** Share of a sample's tokens that can be within `draw` without being the exact draw, but two tokens at least. */
+  /** Share of a sample's tokens that can be near tokens (within `draw`, but not the selected token); at least two tokens can. */
   near: number;
 }
 
-/** Both limits are more than ten times the largest difference measured between two adapters in 10,000 tokens: docs/lab/pipelines.md. */
+/**
+ * `logProb` and `draw` are more than ten times the largest differences between two adapters that were measured in 10,000 tokens; see
+ * docs/lab/pipelines.md.
+ */
 export const TOLERANCE: Tolerance = { logProb: 1e-4, draw: 1e-5, share: 0.01, loose: 0.01, near: 0.02 };
 
-/** Thrown if a claim is wrong. `verify` converts it to a Verdict. */
+/** Thrown if a sample differs from what it must be. `verify` converts the error to a Verdict. */
 export class Rejection extends Error {
   readonly reason: RejectionReason;
   constructor(reason: RejectionReason, detail: string) {

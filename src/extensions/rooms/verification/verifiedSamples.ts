@@ -1,6 +1,6 @@
 /**
- * The check of samples from untrusted workers: a verifier, and a model that holds the published weights by version. An accepted sample is
- * the controller's own version, not the claim.
+ * Verifies the samples of untrusted workers: a SampleVerifier, and a separate model into which published weights are loaded by version. The
+ * sample to train on is the one that the controller computed, not the one that the worker sent.
  */
 
 import type { TrainConfig } from '../../../grpo/config/types.ts';
@@ -21,28 +21,28 @@ export interface VerifiedSamplesOptions {
   config: TrainConfig;
   task: Task;
   tokenizer: ChatTokenizer;
-  /** Model that only this check uses. */
+  /** Model that is used only for the verification. */
   model: ModelEngine;
   /** Number of weight versions to keep in memory. */
   keep: number;
-  /** Returns weights that are not in memory; undefined if they were dropped. */
+  /** Returns the file of weights that were dropped from memory; undefined if the file was deleted. */
   fileOf(version: number): Promise<Uint8Array | undefined>;
 }
 
-/** Checks samples of untrusted workers against the published weights. */
+/** Verifies samples of untrusted workers against the published weights. */
 export class VerifiedSamples {
   readonly #options: VerifiedSamplesOptions;
   readonly #verifier: SampleVerifier;
-  /** Groups with at least one received sample, by uid. */
+  /** Groups of which at least one sample was received, by uid. */
   readonly #groups = new Map<string, PromptGroup>();
   readonly #files = new Map<number, Uint8Array>();
-  /** Version that is loaded in the model. */
+  /** Version of the weights that are loaded into the model. */
   #loaded: number | undefined;
   #tokens = 0;
   #nearTokens = 0;
   #looseTokens = 0;
 
-  /** Throws InputError for a config whose samples cannot be verified. */
+  /** Throws InputError for a config whose samples could not be verified. */
   constructor(options: VerifiedSamplesOptions) {
     const { config, task, tokenizer, model } = options;
     this.#options = options;
@@ -53,7 +53,7 @@ export class VerifiedSamples {
     });
   }
 
-  /** Adds the weights that workers use from now on. */
+  /** Adds the weights that were just published. */
   publish(version: number, file: Uint8Array): void {
     this.#keep(version, file);
     if (this.#loaded === version) this.#loaded = undefined;
@@ -74,7 +74,7 @@ export class VerifiedSamples {
     return recordOf(verdict.sample, { uid, sample: s, worker }, { near: verdict.nearTokens });
   };
 
-  /** Called when no sample of the group is needed any longer. */
+  /** Forgets a group of which no more samples are needed. */
   ended(uid: string): void {
     this.#groups.delete(uid);
     this.#verifier.forget(uid);
@@ -112,7 +112,7 @@ export class VerifiedSamples {
   }
 }
 
-/** The check for trusted workers: a sample that can be read is trained on unchanged. */
+/** The check for trusted workers: every sample that can be parsed is trained on unchanged. */
 export const readableAlone: CheckSample = (record, _, group) =>
   readableSample(record, group) ? undefined : 'malformed';
 

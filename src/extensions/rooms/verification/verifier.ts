@@ -1,7 +1,7 @@
 /**
- * Verifies samples of untrusted workers. Each token is a function of its random key, its position and the logits, which the controller
- * computes. All tokens of a sample are by the weights of its group's prompt, so a sample
- * has one right form. Everything else follows from the tokens by the agent loop.
+ * Verifies samples of untrusted workers. Every sampled token is a function of its random key, its position and the logits, all of which the
+ * controller can compute, because all tokens of a sample must be sampled by the weights that its prompt names. Everything else in a sample
+ * follows from the tokens and the agent loop. There is therefore exactly one valid sample for each key.
  */
 
 import { randomKey } from '../../../grpo/generate/samples.ts';
@@ -18,35 +18,35 @@ import { type DrawCheck, Rejection, type SampleClaim, TOLERANCE, type Tolerance,
 export interface VerifierOptions extends ReplayContext {
   /** Number of tokens in the vocabulary. */
   vocabSize: number;
-  /** Returns the group with that uid; undefined if it is not in flight. */
+  /** Returns the group with this uid; undefined if it is not in flight. */
   groupOf(uid: string): PromptGroup | undefined;
   /**
-   * Returns a model with the weights of a version; undefined if they were dropped. The model serves one batch at a time, and no
-   * other caller can use it meanwhile.
+   * Returns a model with the weights of this version; undefined if they were deleted. The verifier runs one batch at a time on it. Nothing
+   * else may use the model meanwhile.
    */
   weightsOf(version: number): CheckingModel | undefined | Promise<CheckingModel | undefined>;
   /** Default: TOLERANCE. */
   tolerance?: Tolerance;
 }
 
-/** Accepts or rejects samples. Concurrent samples are checked in one batch. */
+/** Accepts or rejects samples. Samples that arrive at the same time are computed in one batch. */
 export class SampleVerifier {
   readonly #options: VerifierOptions;
-  /** Accepted samples of groups in flight, by uid and version. */
+  /** Indices of the accepted samples of groups in flight, by uid and version. */
   readonly #accepted = new Map<string, Map<number, Set<number>>>();
   /** Samples that wait for the next batch. */
   #waiting: { sample: DrawnSample; resolve: (bounds: Bounds) => void; reject: (error: unknown) => void }[] = [];
   #isRunning = false;
 
-  /** Throws InputError for a config whose samples cannot be verified. */
+  /** Throws InputError for a config whose samples could not be verified. */
   constructor(options: VerifierOptions) {
     checkVerifiable(options.config);
     this.#options = options;
   }
 
   /**
-   * Verifies a sample against its claim. Rejects with InputError if the run's own settings or code prevent that.
-   * @param again true for a sample that may have been accepted before
+   * Verifies that a sample is the one that it claims to be. Rejects with InputError if the run's own settings or code make that impossible.
+   * @param again true if a sample with the same index may already have been accepted
    */
   async verify(sample: Sample, claim: SampleClaim, again = false): Promise<Verdict> {
     let check: DrawCheck | undefined;
@@ -55,7 +55,7 @@ export class SampleVerifier {
       expectWellFormed(sample, claim, { config, vocabSize });
       const { problem } = this.#groupOf(claim);
       if (!again) this.#expectNew(claim);
-      // The draws come first: no tool, reward or task code runs with tokens that the model did not sample.
+      // Tokens are checked first, so that no tool, reward or other code of the task runs on tokens that the model did not sample.
       const drawn = drawnOf(sample, claim, config.seed);
       const result = checkDraws(drawn, await this.#bounds(drawn), this.#options.tolerance ?? TOLERANCE);
       check = result.check;
@@ -71,7 +71,7 @@ export class SampleVerifier {
     }
   }
 
-  /** Forgets which samples of a group were accepted. Call it when `groupOf` no longer returns the group. */
+  /** Forgets which samples of a group were accepted. Call it after the group has ended. */
   forget(uid: string): void {
     this.#accepted.delete(uid);
   }
@@ -97,7 +97,7 @@ export class SampleVerifier {
     return accepted;
   }
 
-  /** Replays a sample. If a user's code throws for it but did not throw in the worker, the sample is at fault. */
+  /** Replays a sample. If a user's code throws, the sample is rejected: in an honest worker the same code did not throw. */
   async #replayed(problem: PromptGroup['problem'], sample: Sample, claim: SampleClaim): Promise<Sample> {
     try {
       return await replaySample(this.#options, problem, sample, claim);

@@ -1,6 +1,6 @@
 /**
- * The full model and its optimizer, built from the float64 operations of ops.ts: the reference for both engines.
- * Gradients and weights have Hugging Face names.
+ * The complete model and its optimizer in float64, built from the operations in ops.ts: the reference for both engines. Weights and
+ * gradients have Hugging Face names.
  */
 
 import { ropeTables64 } from '../../../model/config.ts';
@@ -17,40 +17,40 @@ export function toFloat64(weights: TensorMap): Weights64 {
   return new Map(Array.from(weights, ([name, { data }]) => [name, Float64Array.from(data)]));
 }
 
-/** Tensors that a layer stores for its backward pass. */
+/** Tensors of the forward pass that the backward pass of a layer reads. */
 interface LayerCache {
   /** input of the layer [N, C] */ x: F64;
   normed1: { y: F64; rstd: F64 };
   /** q before its norm [N, H * D] */ qRaw: F64;
   /** k before its norm [N, K * D] */ kRaw: F64;
-  /** empty without q/k norm */ qRstd: F64;
+  /** reciprocal root mean square of q by head; empty without q/k norm */ qRstd: F64;
   kRstd: F64;
-  /** as attention reads them */ q: F64;
+  /** q after its norm and RoPE */ q: F64;
   k: F64;
   v: F64;
   att: { out: F64; lse: F64 };
   /** residual stream after attention [N, C] */ mid: F64;
   normed2: { y: F64; rstd: F64 };
-  /** [N, F] */ gate: F64;
+  /** gate projection [N, F] */ gate: F64;
   up: F64;
   act: F64;
 }
 
 interface ReferenceForward {
-  /** [E] natural log */ logProbs: F64;
-  /** [E] nats */ entropy: F64;
-  /** for referenceBackward */
+  /** natural log-probs [E] */ logProbs: F64;
+  /** entropies in nats [E] */ entropy: F64;
+  /** tensors that referenceBackward reads */
   cache: {
     layers: LayerCache[];
     /** residual stream after the last layer [N, C] */ x: F64;
     final: { y: F64; rstd: F64 };
-    /** [R, C] */ headX: F64;
+    /** input of the head [R, C] */ headX: F64;
     lse: F64;
     rowEntropy: F64;
   };
 }
 
-/** Returns log-probs and entropies of every entry of the batch at the given temperature. */
+/** Returns the log-probs and entropies of all scored tokens of the batch, at the given temperature. */
 export function referenceForward(
   config: ModelConfig,
   weights: Weights64,
@@ -73,8 +73,8 @@ export function referenceForward(
 }
 
 /**
- * Returns the gradients of a loss, given its derivatives with respect to every log-prob and (optionally) entropy, both
- * [E]. The temperature must be the forward's.
+ * Returns the gradients of a loss by parameter, from its derivatives with respect to the log-probs [E] and, optionally, the entropies [E].
+ * The temperature must be that of the forward pass.
  */
 export function referenceBackward(
   config: ModelConfig,
@@ -111,7 +111,7 @@ export function referenceBackward(
 
 type LayerWeights = (name: string) => F64 | undefined;
 
-/** x [N, C] -> y [N, C]: attention, then the MLP, each after a norm and added to the residual stream. */
+/** One layer, x [N, C] -> y [N, C]: attention, then the MLP. Each is applied to a normalised input and added to the residual stream. */
 function layerForward(config: ModelConfig, optional: LayerWeights, x: F64, batch: PackedBatch) {
   const { hiddenSize: C, intermediateSize: F, headDim: D, rmsNormEps: eps } = config;
   const w = (name: string) => required(optional(name), name);
@@ -139,7 +139,7 @@ function layerForward(config: ModelConfig, optional: LayerWeights, x: F64, batch
   return { y, cache };
 }
 
-/** dy [N, C] -> dx [N, C]; parameter gradients are passed to `add`. Mirrors layerForward in reverse order. */
+/** Backward pass of one layer, dy [N, C] -> dx [N, C]: the steps of layerForward in reverse order. Passes parameter gradients to `add`. */
 function layerBackward(
   config: ModelConfig,
   optional: LayerWeights,
@@ -217,23 +217,23 @@ function sum(first: F64, ...rest: F64[]): F64 {
   return first.map((value, i) => rest.reduce((total, x) => total + x[i], value));
 }
 
-/** Moments of AdamW by parameter name, and the number of updates done. */
+/** State of AdamW: number of updates, and both moments by parameter name. */
 interface AdamWState {
   step: number;
   expAvg: Weights64;
   expAvgSq: Weights64;
 }
 
-/** Returns a state before the first update. */
+/** Returns the state of AdamW before the first update. */
 export function newAdamWState(weights: Weights64): AdamWState {
   const zeros = () => new Map(Array.from(weights, ([name, w]) => [name, new Float64Array(w.length)]));
   return { step: 0, expAvg: zeros(), expAvgSq: zeros() };
 }
 
 /**
- * Runs `torch.nn.utils.clip_grad_norm_`, then `torch.optim.AdamW` (arXiv:1711.05101), in place on weights and state.
- * All parameters decay, including norms and biases, as in verl's optimizer. Returns the norm before clipping; if it is
- * not finite, nothing changes.
+ * Computes `torch.nn.utils.clip_grad_norm_`, then `torch.optim.AdamW` (arXiv:1711.05101). Changes weights and state in place. Weight decay
+ * applies to all parameters, norms and biases included, as in verl's optimizer. Returns the gradient norm before clipping; if it is not
+ * finite, changes nothing.
  */
 export function referenceAdamW(
   weights: Weights64,

@@ -1,12 +1,12 @@
 /**
- * The model's operations in plain float64 TypeScript: slow, simple, and the reference for every kernel. Arrays are flat
- * and row-major; dims as in config.ts. `dx` is the gradient of `x`. Every function returns new arrays, which the caller
- * accumulates. model.ts builds the full model from these.
+ * The model's operations in plain float64 TypeScript: slow and simple, as the reference for every kernel. Arrays are flat and row-major;
+ * the letters of the shapes are explained in config.ts. `dx` is the gradient with respect to `x`. Every function returns new arrays;
+ * callers add up gradients. model.ts builds the complete model from these operations.
  */
 
 type F64 = Float64Array;
 
-/** Rows of a table. table [V, C], tokens [N] -> y [N, C]. */
+/** Embedding: gathers rows of a table. table [V, C], tokens [N] -> y [N, C]. */
 export function embedding(table: F64, tokens: Uint32Array, C: number): F64 {
   const y = new Float64Array(tokens.length * C);
   for (let n = 0; n < tokens.length; n++) {
@@ -15,7 +15,7 @@ export function embedding(table: F64, tokens: Uint32Array, C: number): F64 {
   return y;
 }
 
-/** dy [N, C] -> dtable [V, C]. */
+/** Backward of `embedding`. dy [N, C] -> dtable [V, C]. */
 export function embeddingBwd(dy: F64, tokens: Uint32Array, V: number): F64 {
   const C = dy.length / tokens.length;
   const dtable = new Float64Array(V * C);
@@ -26,8 +26,8 @@ export function embeddingBwd(dy: F64, tokens: Uint32Array, V: number): F64 {
 }
 
 /**
- * RMSNorm (arXiv:1910.07467). x [N, C], weight [C] -> y [N, C], rstd [N].
- * Qwen3's norm over each head is the same function with x read as [N * H, D].
+ * RMSNorm (arXiv:1910.07467). x [N, C], weight [C] -> y [N, C], rstd [N] (reciprocal of the root mean square). Qwen3's norm over each head
+ * is the same with x as [N * H, D].
  */
 export function rmsnorm(x: F64, weight: F64, eps: number): { y: F64; rstd: F64 } {
   const C = weight.length;
@@ -43,7 +43,7 @@ export function rmsnorm(x: F64, weight: F64, eps: number): { y: F64; rstd: F64 }
   return { y, rstd };
 }
 
-/** dy [N, C] -> dx [N, C], dweight [C]. */
+/** Backward of `rmsnorm`. dy [N, C] -> dx [N, C], dweight [C]. */
 export function rmsnormBwd(dy: F64, x: F64, weight: F64, rstd: F64): { dx: F64; dweight: F64 } {
   const C = weight.length;
   const dx = new Float64Array(x.length);
@@ -60,7 +60,7 @@ export function rmsnormBwd(dy: F64, x: F64, weight: F64, rstd: F64): { dx: F64; 
   return { dx, dweight };
 }
 
-/** y = x weight^T + bias. x [N, I], weight [O, I], bias [O] -> y [N, O]. */
+/** Linear layer, y = x weight^T + bias. x [N, I], weight [O, I], bias [O] -> y [N, O]. */
 export function linear(x: F64, weight: F64, I: number, bias?: F64): F64 {
   const N = x.length / I;
   const O = weight.length / I;
@@ -75,7 +75,7 @@ export function linear(x: F64, weight: F64, I: number, bias?: F64): F64 {
   return y;
 }
 
-/** dy [N, O] -> dx [N, I], dweight [O, I], dbias [O]. */
+/** Backward of `linear`. dy [N, O] -> dx [N, I], dweight [O, I], dbias [O]. */
 export function linearBwd(dy: F64, x: F64, weight: F64, I: number): { dx: F64; dweight: F64; dbias: F64 } {
   const N = x.length / I;
   const O = weight.length / I;
@@ -95,10 +95,7 @@ export function linearBwd(dy: F64, x: F64, weight: F64, I: number): { dx: F64; d
   return { dx, dweight, dbias };
 }
 
-/**
- * Returns a weight with its adapter merged (arXiv:2106.09685): weight [O, I] + scale * b a, with a [R, I] and b [O, R]
- * as in PEFT.
- */
+/** Merges a LoRA adapter into a weight (arXiv:2106.09685): weight [O, I] + scale * b a, with a [R, I] and b [O, R] as in PEFT. */
 export function loraMerge(weight: F64, a: F64, b: F64, I: number, scale: number): F64 {
   const R = a.length / I;
   const merged = Float64Array.from(weight);
@@ -110,7 +107,7 @@ export function loraMerge(weight: F64, a: F64, b: F64, I: number, scale: number)
   return merged;
 }
 
-/** Splits the gradient of the merged weight: dweight [O, I] -> da [R, I], db [O, R]. */
+/** Converts the gradient of the merged weight to those of the adapter: dweight [O, I] -> da [R, I], db [O, R]. */
 export function loraMergeBwd(dweight: F64, a: F64, b: F64, I: number, scale: number): { da: F64; db: F64 } {
   const R = a.length / I;
   const [da, db] = [new Float64Array(a.length), new Float64Array(b.length)];
@@ -125,18 +122,18 @@ export function loraMergeBwd(dweight: F64, a: F64, b: F64, I: number, scale: num
   return { da, db };
 }
 
-/** cos and sin [P, D / 2], from config.ts. */
+/** Tables of RoPE from config.ts: cos and sin, each [P, D / 2]. */
 export interface RopeTables {
   cos: ArrayLike<number>;
   sin: ArrayLike<number>;
 }
 
-/** Half-split RoPE (arXiv:2104.09864, Llama's layout): planes are (i, i + D / 2). x [N, heads * D], positions [N]. */
+/** RoPE (arXiv:2104.09864) in Llama's layout: rotates the pairs (i, i + D / 2) of each head. x [N, heads * D], positions [N]. */
 export function rope(x: F64, positions: Uint32Array, tables: RopeTables, D: number): F64 {
   return rotate(x, positions, tables, D, 1);
 }
 
-/** The transpose of a rotation is the inverse rotation. dy [N, heads * D] -> dx. */
+/** Backward of `rope`. The transpose of a rotation is its inverse. dy [N, heads * D] -> dx. */
 export function ropeBwd(dy: F64, positions: Uint32Array, tables: RopeTables, D: number): F64 {
   return rotate(dy, positions, tables, D, -1);
 }
@@ -164,7 +161,7 @@ export interface AttentionDims {
   /** head dim */ D: number;
 }
 
-/** The key rows that query row n sees: prefixStart..prefixEnd, then ownStart..ownEnd. ranges [N, 4]. */
+/** Key rows that each query row n attends to: prefixStart..prefixEnd and ownStart..ownEnd. ranges [N, 4]. */
 function keyRows(ranges: Uint32Array, n: number): number[] {
   const rows: number[] = [];
   for (let j = ranges[4 * n]; j < ranges[4 * n + 1]; j++) rows.push(j);
@@ -173,8 +170,8 @@ function keyRows(ranges: Uint32Array, n: number): number[] {
 }
 
 /**
- * Grouped-query attention with scale 1 / sqrt(D). q [N, H * D], k and v [M, K * D] (M = N in training), ranges [N, 4].
- * -> out [N, H * D], lse [N, H] = natural log of the sum of exp(score). Every row must see at least one key.
+ * Grouped-query attention with scale 1 / sqrt(D). q [N, H * D], k and v [M, K * D] (M = N in training), ranges [N, 4] -> out [N, H * D],
+ * lse [N, H] (natural logarithm of the sum of exp(score)). Every row must attend to at least one key.
  */
 export function attention(
   q: F64,
@@ -201,7 +198,7 @@ export function attention(
   return { out, lse };
 }
 
-/** dout [N, H * D] -> dq [N, H * D], dk and dv [M, K * D]. `out` and `lse` are the forward's. */
+/** Backward of `attention`. dout [N, H * D] -> dq [N, H * D], dk and dv [M, K * D]. `out` and `lse` are the results of the forward pass. */
 export function attentionBwd(
   dout: F64,
   { q, k, v, out, lse }: { q: F64; k: F64; v: F64; out: F64; lse: F64 },
@@ -229,12 +226,12 @@ export function attentionBwd(
   return { dq, dk, dv };
 }
 
-/** silu(gate) * up, elementwise (arXiv:2002.05202). gate, up [N, F] -> y [N, F]. */
+/** SwiGLU (arXiv:2002.05202): silu(gate) * up, elementwise. gate, up [N, F] -> y [N, F]. */
 export function swiglu(gate: F64, up: F64): F64 {
   return gate.map((g, i) => (g / (1 + Math.exp(-g))) * up[i]);
 }
 
-/** dy [N, F] -> dgate, dup [N, F]. */
+/** Backward of `swiglu`. dy [N, F] -> dgate, dup [N, F]. */
 export function swigluBwd(dy: F64, gate: F64, up: F64): { dgate: F64; dup: F64 } {
   const dgate = new Float64Array(gate.length);
   const dup = new Float64Array(gate.length);
@@ -246,15 +243,15 @@ export function swigluBwd(dy: F64, gate: F64, up: F64): { dgate: F64; dup: F64 }
   return { dgate, dup };
 }
 
-/** Head row that each entry reads, and token that it predicts; both [E]. */
+/** The E tokens whose log-prob is computed: the row of `x` from which each is predicted, and its id; both [E]. */
 export interface HeadEntries {
   entryRow: Uint32Array;
   targets: Uint32Array;
 }
 
 /**
- * Log-probs and entropies of softmax(x weight^T / temperature), natural logs. x [R, C], weight [V, C].
- * -> logProbs [E], entropy [E] (of the entry's row), rowEntropy [R], lse [R] of the divided logits.
+ * Log-probs and entropies (natural logarithms) of softmax(x weight^T / temperature). x [R, C], weight [V, C]. -> logProbs [E], entropy [E]
+ * (of each token's row), rowEntropy [R], lse [R] (log-sum-exp of the logits after division by the temperature).
  */
 export function head(x: F64, weight: F64, C: number, entries: HeadEntries, temperature: number) {
   const V = weight.length / C;
@@ -276,8 +273,8 @@ export function head(x: F64, weight: F64, C: number, entries: HeadEntries, tempe
 }
 
 /**
- * Bounds of each entry's target in the cumulative distribution of its row, in token order: the mass before it, and the
- * mass including it. -> below [E], through [E].
+ * For each of E tokens, its interval in the cumulative distribution over the vocabulary, in the order of token ids: the probability mass
+ * before the token, and including it. -> below [E], through [E].
  */
 export function headCdf(x: F64, weight: F64, C: number, { entryRow, targets }: HeadEntries, temperature: number) {
   const V = weight.length / C;
@@ -323,7 +320,10 @@ export function headBwd(
   return { dx, dweight };
 }
 
-/** The values of x [n] after packing in blocks of 32 to `bits` bits a value, and the scale of each value's block. */
+/**
+ * Quantizes x [n] in blocks of 32 to `bits` bits per value. Returns the values after dequantization, and for each value the scale of its
+ * block.
+ */
 export function quantize(x: F64, bits: 4 | 8): { values: F64; scales: F64 } {
   const [values, scales] = [new Float64Array(x.length), new Float64Array(x.length)];
   const zero = 2 ** (bits - 1);
@@ -340,7 +340,7 @@ export function quantize(x: F64, bits: 4 | 8): { values: F64; scales: F64 } {
   return { values, scales };
 }
 
-/** sum_d a[aStart + d] * b[bStart + d] over D elements. */
+/** Dot product of two rows: sum over d < D of a[aStart + d] * b[bStart + d]. */
 function dot(a: F64, aStart: number, b: F64, bStart: number, D: number): number {
   let sum = 0;
   for (let d = 0; d < D; d++) sum += a[aStart + d] * b[bStart + d];

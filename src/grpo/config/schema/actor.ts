@@ -21,10 +21,10 @@ import {
   SHARE,
 } from '../keys.ts';
 
-/** Optimizer keys that every kind of run has. */
+/** Optimizer keys that training and supervised runs share. */
 export const optimizerKeys = {
   optimizer: nameOf('AdamW', OPTIMIZERS, {
-    why: 'SGD and SignSGD have no moments. Muon updates the matrices of the layers, and AdamW all other weights. Case is ignored.',
+    why: 'SGD and SignSGD have no moments. With Muon, AdamW updates all weights that are not matrices of the layers. Case is ignored.',
     verl: '=',
     trl: 'optim',
   }),
@@ -76,8 +76,8 @@ const optim = part({
 });
 
 /**
- * The loss, and the parameters of single losses. Each parameter is read by the loss in its name, whose file in `losses/`
- * has the default. A registered loss has its own parameters, which resolve.ts checks.
+ * The loss, and the parameters of the losses. A parameter is read by the loss that its description names; the loss's file in `losses/` has
+ * the default. A registered loss has its own parameters, which resolve.ts checks.
  */
 const policyLoss = v.looseObject({
   lossMode: known(undefined, () => Object.keys(POLICY_LOSSES), {
@@ -96,12 +96,7 @@ const policyLoss = v.looseObject({
     verl: 'actor_rollout_ref.actor.tau_neg',
     trl: 'sapo_temperature_neg',
   }),
-  wMax: number(
-    undefined,
-    ANY,
-    '',
-    'CISPO: upper bound of the weight. Default: 1 + clipRatioHigh, as verl reads its bound.',
-  ),
+  wMax: number(undefined, ANY, '', 'CISPO: upper bound of the weight. Default: 1 + clipRatioHigh, as in verl.'),
   clipCovRatio: number(undefined, SHARE, 'share of tokens', {
     why: 'clip_cov: share of tokens that lose their gradient.',
     verl: '=',

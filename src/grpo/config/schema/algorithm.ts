@@ -1,4 +1,4 @@
-/** The published method: advantages, filters, KL in the reward, rollout correction. */
+/** Config part `algorithm`: the published method, advantages, filters, KL in the reward, rollout correction. */
 
 import * as v from 'valibot';
 import { advantageNames } from '../../advantages/index.ts';
@@ -47,7 +47,12 @@ export const algorithm = part({
     verl: '=',
     trl: 'reward_weights',
   }),
-  raeDecay: number(0.95, SHARE, '', "rae: share of its value that a role's baseline keeps at each sample of the role."),
+  raeDecay: number(
+    0.95,
+    SHARE,
+    '',
+    "rae: decay of a role's baseline (its running mean reward) at each sample of the role.",
+  ),
   gamma: number(1, SHARE, '', { why: 'Discount per token or turn, for estimators with a discount.', verl: '=' }),
   maskTruncated: flag(undefined, {
     why: 'Do not train on samples truncated at the length limit. The default comes from algorithm.name.',
@@ -78,9 +83,24 @@ export const algorithm = part({
         ['none', 'linear'],
         "linear: a penalty scaled by the group's mean reward is subtracted from each score (prime-rl).",
       ),
-      numOutputTokensWeight: number(0.25, ANY, '', 'linear: weight of sampled tokens / most in the group.'),
-      numInputTokensWeight: number(0.1, ANY, '', 'linear: weight of prompt and tool tokens / most in the group.'),
-      numTurnsWeight: number(0.1, ANY, '', 'linear: weight of turns / most in the group.'),
+      numOutputTokensWeight: number(
+        0.25,
+        ANY,
+        '',
+        'linear: weight of the sampled tokens, as a share of the largest number in the group.',
+      ),
+      numInputTokensWeight: number(
+        0.1,
+        ANY,
+        '',
+        'linear: weight of the prompt and tool tokens, as a share of the largest number in the group.',
+      ),
+      numTurnsWeight: number(
+        0.1,
+        ANY,
+        '',
+        'linear: weight of the turns, as a share of the largest number in the group.',
+      ),
     }),
     {},
   ),

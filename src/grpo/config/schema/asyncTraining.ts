@@ -1,4 +1,7 @@
-/** Limits on how far rollout and training run apart if `trainer.pipeline` is fully-async: verl's `async_training`. */
+/**
+ * Config part `asyncTraining`, as in verl: how far rollout can run ahead of training if `trainer.pipeline` is
+ * fully-async.
+ */
 
 import { choice, count, flag, number, part, positive } from '../keys.ts';
 

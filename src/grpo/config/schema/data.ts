@@ -1,4 +1,4 @@
-/** Task of a run, and how much of its data a step uses. */
+/** Config part `data`: the task of a run, and the part of its data that a step uses. */
 
 import * as v from 'valibot';
 import { SHIPPED_TOOLS } from '../../../tasks/shippedTools.ts';

@@ -1,6 +1,7 @@
 /**
- * Schema of a training run's YAML. Names are verl's in camelCase. If a default differs from verl's, the key's reason
- * says so. Keys marked "from algorithm.name" have no default here: their values come from the recipe, see `recipes.ts`.
+ * Schema of a training run's YAML. Keys have verl's names in camelCase. If a default differs from verl's, the key's
+ * reason says so. Keys marked "from algorithm.name" have no default here: their values come from the recipe, see
+ * `recipes.ts`.
  */
 
 import * as v from 'valibot';
@@ -42,5 +43,5 @@ export const TRAIN_SCHEMA = part({
   asyncTraining: v.optional(asyncTraining, {}),
 });
 
-/** Config as written: keys that the recipe sets can be missing. */
+/** Type of a config as a user writes it: keys that the recipe sets can be missing. */
 export type WrittenConfig = v.InferOutput<typeof TRAIN_SCHEMA>;

@@ -1,4 +1,4 @@
-/** Model of a run, and which of its weights are trained. */
+/** Config part `model`: the model of a run, and which of its weights are trained. */
 
 import { PACKED_FORMATS } from '../../../gpu/packedFormat.ts';
 import { LORA_MODULES } from '../../../model/lora/config.ts';

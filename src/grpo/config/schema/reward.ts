@@ -1,4 +1,6 @@
-/** Weights of the task's named rewards, and models that also score samples; see modelRewards.ts. */
+/**
+ * Config part `reward`: weights of the task's named rewards, and models that also score samples; see modelRewards.ts.
+ */
 
 import * as v from 'valibot';
 import { JUDGE_PROMPT } from '../../../tasks/rewards/judgePrompt.ts';

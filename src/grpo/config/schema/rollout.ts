@@ -1,4 +1,4 @@
-/** Settings of generation: sampling, turns and tools, evaluation. */
+/** Config part `rollout`: sampling, turns and tools, evaluation. */
 
 import * as v from 'valibot';
 import { TOOL_PARSERS } from '../../../rollout/tools/parser.ts';
@@ -98,7 +98,7 @@ const valKwargs = part({
 const speculative = part({
   enable: flag(
     false,
-    'Guess tokens and check several in one pass, without changing any token or log-prob. For few, repetitive sequences.',
+    'Speculative decoding: guess tokens and check several in one pass. Does not change any token or log-prob. Faster for few, repetitive sequences.',
   ),
   maxDraftTokens: count(
     8,

@@ -1,4 +1,4 @@
-/** Length of a run, and what it evaluates, saves and logs. */
+/** Config part `trainer`: length of a run, and its evaluations, checkpoints and logs. */
 
 import * as v from 'valibot';
 import {
@@ -22,7 +22,7 @@ const stopWhen = part({
   atMost: number(undefined, [-Infinity, Infinity], '', 'The run ends when the metric is at most this.'),
 });
 
-/** Destinations of the metrics: of a training run, and of a supervised one. */
+/** Names of the loggers that receive metrics: of a training run, and of a supervised run. */
 export const logger = names(['console', 'jsonl'], ['console', 'jsonl', 'csv', 'tensorboard'], {
   why: 'Destinations of the metrics. metrics.jsonl is always written, because reports and resumed runs read it.',
   verl: '=',

@@ -25,11 +25,11 @@ export type GgmlType = keyof typeof BLOCKS;
 
 export const READ_TYPES = Object.keys(BLOCKS) as GgmlType[];
 
-/** Returns the type with this id of ggml; undefined if it is not supported. */
+/** Returns the type with an id of ggml; undefined if that type is not supported. */
 export const ggmlType = (number: number): GgmlType | undefined =>
   READ_TYPES.find((type) => BLOCKS[type].number === number);
 
-/** Returns the values of complete blocks as float32. */
+/** Decodes complete blocks and returns their values as float32. */
 export function unpackBlocks(type: GgmlType, bytes: Uint8Array): Float32Array {
   if (type === 'F32' || type === 'F16' || type === 'BF16') return decodeTensor(type, bytes);
   const { values, bytes: width } = BLOCKS[type];
@@ -39,7 +39,7 @@ export function unpackBlocks(type: GgmlType, bytes: Uint8Array): Float32Array {
   return out;
 }
 
-/** Unpacks the block at byte `at` into `out`, starting at index `to`. */
+/** Decodes the block at byte `at` into `out`, starting at index `to`. */
 type Unpack = (bytes: Uint8Array, at: number, out: Float32Array, to: number) => void;
 
 const UNPACK: Record<Exclude<GgmlType, 'F32' | 'F16' | 'BF16'>, Unpack> = {
@@ -114,17 +114,25 @@ const UNPACK: Record<Exclude<GgmlType, 'F32' | 'F16' | 'BF16'>, Unpack> = {
   },
 };
 
-/** Returns scale and offset of one part of a K block. Each has six bits; the eight pairs of a block share twelve bytes. */
+/**
+ * Returns scale and offset of one of the eight parts of a block of a K type, such as Q4_K. Each has six bits; the eight
+ * pairs of a block share twelve bytes.
+ */
 function sixBits(bytes: Uint8Array, at: number, part: number): [scale: number, offset: number] {
   if (part < 4) return [bytes[at + part] & 63, bytes[at + part + 4] & 63];
   const low = bytes[at + part + 4];
   return [(low & 15) | ((bytes[at + part - 4] >> 6) << 4), (low >> 4) | ((bytes[at + part] >> 6) << 4)];
 }
 
-/** Types that a packed format of the device can hold unchanged: 32 values of a row and a scale, without an offset. */
+/**
+ * GGUF types whose blocks a packed format of the GPU can hold without loss: 32 values of a row with a scale, without an
+ * offset.
+ */
 export const PACKED_AS: Partial<Record<GgmlType, PackedFormat>> = { Q8_0: 'int8', Q4_0: 'int4' };
 
-/** Converts blocks of such a type to the layout of kernels/pack.wgsl: the scale as float32, then the integers in order. */
+/**
+ * Converts blocks of one of these types to the layout of kernels/pack.wgsl: the scale as float32, then the integers in order.
+ */
 export function repackBlocks(format: PackedFormat, bytes: Uint8Array): Uint32Array {
   const width = format === 'int8' ? BLOCKS.Q8_0.bytes : BLOCKS.Q4_0.bytes;
   const words = packedBytes(format, PACKED_BLOCK) / 4;
@@ -145,7 +153,7 @@ const signed = (byte: number): number => (byte << 24) >> 24;
 const word = (bytes: Uint8Array, at: number): number =>
   bytes[at] | (bytes[at + 1] << 8) | (bytes[at + 2] << 16) | (bytes[at + 3] << 24);
 
-/** Float32 of every float16. */
+/** Table of the float32 value of every float16. */
 let halves: Float32Array | undefined;
 
 function half(bytes: Uint8Array, at: number): number {

@@ -11,10 +11,10 @@ export type GgufValue = string | boolean | number | readonly GgufValue[];
 /** Name, type, shape and byte range of a tensor in the file. */
 export interface GgufTensorInfo {
   name: string;
-  /** Row-major as in PyTorch; the last number is the length of a row. */
+  /** Shape in row-major order as in PyTorch; the last number is the length of a row. */
   shape: number[];
   type: GgmlType;
-  /** First byte in the file. */
+  /** Offset of the tensor's first byte in the file. */
   begin: number;
   bytes: number;
 }
@@ -25,7 +25,7 @@ export interface GgufHeader {
   tensors: readonly GgufTensorInfo[];
 }
 
-/** A file of known length. */
+/** A file that is read in parts, with its length. */
 export interface GgufFile {
   /** Name in errors. */
   name: string;
@@ -48,7 +48,10 @@ const MAX_DIMS = 4;
 const MAX_ALIGNMENT = 2 ** 16;
 const DEFAULT_ALIGNMENT = 32;
 
-/** Minimum bytes of a value by GGUF's id of its type. A text and a list have at least the bytes of their length. */
+/**
+ * Minimum bytes of a value for each type, by GGUF's id of the type. A string and a list have at least the bytes that
+ * hold their length.
+ */
 const VALUE_BYTES = [1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8];
 const [UINT8, INT8, UINT16, INT16, UINT32, INT32, FLOAT32, BOOL, STRING, ARRAY, UINT64, INT64] = VALUE_BYTES.keys();
 
@@ -65,7 +68,7 @@ export async function readGgufHeader(file: GgufFile): Promise<GgufHeader> {
   }
 }
 
-/** Throws InputError if the file has become shorter. */
+/** Reads bytes begin..end. Throws InputError if the file has become shorter. */
 export async function readExactly(file: GgufFile, begin: number, end: number): Promise<Uint8Array> {
   const bytes = await file.read(begin, end);
   if (bytes.length === end - begin) return bytes;
@@ -74,7 +77,7 @@ export async function readExactly(file: GgufFile, begin: number, end: number): P
   );
 }
 
-/** Thrown if the header is longer than the bytes that were read. */
+/** Thrown if the header is longer than the bytes read so far. */
 class Longer extends Error {}
 
 class HeaderReader {
@@ -259,12 +262,18 @@ class HeaderReader {
     return this.view.getUint32(this.take(4), true);
   }
 
-  /** Reads a 64-bit integer. A number beyond 2^53 is rounded, and every limit here refuses it. */
+  /**
+   * Reads a 64-bit integer. Numbers above 2^53 are rounded, which does no harm because every limit in this file refuses
+   * them.
+   */
   private u64(): number {
     return Number(this.view.getBigUint64(this.take(8), true));
   }
 
-  /** Returns the offset of the next `bytes` bytes and moves past them. Throws Longer if they have not been read yet. */
+  /**
+   * Returns the offset of the next `count` bytes and moves past them. Throws Longer if these bytes have not been read
+   * from the file yet.
+   */
   private take(count: number): number {
     const at = this.at;
     if (at + count > this.bytes.length) {
@@ -290,5 +299,5 @@ class HeaderReader {
 
 const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/** Truncates a value of the file to fit into an error message. */
+/** Truncates a value from the file to fit into an error message. */
 export const shown = (value: unknown): string => (JSON.stringify(value) ?? 'absent').slice(0, 80);

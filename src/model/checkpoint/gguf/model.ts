@@ -1,4 +1,7 @@
-/** Reads a GGUF file as the parts of a checkpoint: config, tokenizer, and tensors that are read and unpacked on request. */
+/**
+ * Reads a GGUF file as the parts of a checkpoint: config, tokenizer, and tensors, which are read and decoded on
+ * request.
+ */
 
 import { InputError } from '../../../errors.ts';
 import { PACKED_BLOCK, packedBytes } from '../../../gpu/packedFormat.ts';
@@ -22,7 +25,7 @@ const ARCHITECTURES: Record<string, ModelConfig['architecture']> = {
   qwen3: 'Qwen3ForCausalLM',
 };
 
-/** Reads the header of the file `name`, which has the position of every tensor. Throws InputError. */
+/** Reads the header of the GGUF file `name`. The header has the position of every tensor. Throws InputError. */
 export async function readGguf(files: CheckpointFiles, name: string): Promise<GgufParts> {
   const size = await files.size(name);
   if (size === undefined) throw new InputError(`There is no file ${name}. Check its path.`);
@@ -37,7 +40,7 @@ export async function readGguf(files: CheckpointFiles, name: string): Promise<Gg
   return { config, tensors, tokenizer: tokenizerOf(metadata, { file: name, vocabSize: config.vocabSize }) };
 }
 
-/** Reads settings of the architecture, whose keys begin with its name. */
+/** Reads settings of the architecture, such as `llama.block_count`: their keys begin with the architecture's name. */
 class Settings {
   private readonly metadata: ReadonlyMap<string, GgufValue>;
   private readonly file: string;
@@ -97,7 +100,7 @@ class Settings {
     }
   }
 
-  /** Throws InputError for a setting that the engine does not compute. */
+  /** Throws InputError for a setting that the engine does not support. */
   private refuseUnsupported(): void {
     for (const [key, allowed] of Object.entries(UNSUPPORTED)) {
       const value = this.get(key);
@@ -147,7 +150,10 @@ class Settings {
   }
 }
 
-/** Settings that the engine does not support, each with the values that change nothing and are accepted. */
+/**
+ * Settings that the engine does not support. Each has the values that do not change the model and are therefore
+ * accepted.
+ */
 const UNSUPPORTED: Record<string, readonly GgufValue[]> = {
   expert_count: [0],
   'attention.sliding_window': [0],
@@ -160,7 +166,7 @@ const UNSUPPORTED: Record<string, readonly GgufValue[]> = {
   embedding_scale: [],
 };
 
-/** Maximum number of divisors: more than half of the dimensions of any head. */
+/** Maximum number of divisors of rotary frequencies: more than any head has. */
 const MAX_FACTORS = 1024;
 
 async function readFactors(file: GgufFile, { shape, type, begin, bytes }: GgufTensorInfo): Promise<Float32Array> {
@@ -172,14 +178,15 @@ async function readFactors(file: GgufFile, { shape, type, begin, bytes }: GgufTe
 }
 
 /**
- * Returns the number of rows per head if the file has the rows of a head in another order; undefined otherwise. For RoPE llama.cpp's Llama
- * rotates neighbouring rows, Hugging Face's rotates the two halves of a head.
+ * Returns the number of rows per head if the file has a head's rows in another order than Hugging Face; undefined
+ * otherwise. For RoPE, Llama in llama.cpp rotates pairs of neighbouring rows, Hugging Face rotates the two halves of a
+ * head.
  */
 function turnedHead({ architecture, headDim }: ModelConfig, name: string): number | undefined {
   return architecture === 'LlamaForCausalLM' && /\.[qk]_proj\./.test(name) ? headDim : undefined;
 }
 
-/** @param head rows per head, if they must be reordered */
+/** @param head number of rows per head, if the rows must be reordered */
 function storedTensor(file: GgufFile, info: GgufTensorInfo, head: number | undefined): StoredTensor {
   const { shape, type } = info;
   const format = shape.length === 2 ? PACKED_AS[type] : undefined;
@@ -190,13 +197,13 @@ function storedTensor(file: GgufFile, info: GgufTensorInfo, head: number | undef
   return { shape, file: file.name, read: values, packed: { format, read } };
 }
 
-/** Converts the bytes of complete blocks to an array with `each` elements per value. */
+/** Conversion of the bytes of complete blocks to an array with `each` elements per value. */
 interface Unpacking<T> {
   each: number;
   unpack(bytes: Uint8Array): T;
 }
 
-/** Returns a function that reads values of a tensor, with the rows of each head in Hugging Face's order. */
+/** Returns a function that reads values of a tensor and puts the rows of each head in Hugging Face's order. */
 function inOrder<T extends Float32Array | Uint32Array>(
   file: GgufFile,
   info: GgufTensorInfo,
@@ -214,7 +221,9 @@ function inOrder<T extends Float32Array | Uint32Array>(
   };
 }
 
-/** Reorders the rows of each head: row 2i becomes row i, and row 2i + 1 becomes row i of the second half. */
+/**
+ * Reorders the rows of each head: row 2i becomes row i of the first half, row 2i + 1 becomes row i of the second half.
+ */
 function turned<T extends Float32Array | Uint32Array>(data: T, head: number, width: number): T {
   const out = data.slice() as T;
   for (let row = 0; row < data.length / width; row++) {
@@ -225,7 +234,9 @@ function turned<T extends Float32Array | Uint32Array>(data: T, head: number, wid
   return out;
 }
 
-/** Reads any values of a tensor. Reads the complete blocks that contain them and drops the other values. */
+/**
+ * Reads any range of a tensor's values: reads the complete blocks that contain the range and drops the other values.
+ */
 async function readValues<T extends Float32Array | Uint32Array>(
   file: GgufFile,
   { type, begin }: GgufTensorInfo,

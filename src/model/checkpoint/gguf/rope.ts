@@ -2,7 +2,7 @@
 
 import type { ModelConfig } from '../../config.ts';
 
-/** Returns the divisors of the frequencies; undefined without such scaling. */
+/** Returns the divisors of the rotary frequencies; undefined if the config has no Llama 3 scaling. */
 export function ropeFactors({
   ropeScaling,
   ropeTheta,
@@ -23,8 +23,8 @@ export function ropeFactors({
 const [LOW, HIGH] = [1, 4];
 
 /**
- * Returns the `rope_scaling` that leads to these divisors, with low and high factors of 1 and 4 as in all models; undefined if no such
- * scaling does.
+ * Returns the `rope_scaling` from which these divisors result, with low and high factors of 1 and 4 as in all models;
+ * undefined if they result from no such scaling.
  */
 export function llama3Scaling(factors: Float32Array, rope: Pick<ModelConfig, 'ropeTheta' | 'headDim'>) {
   const factor = shortest(Math.max(...factors));
@@ -46,7 +46,7 @@ export function llama3Scaling(factors: Float32Array, rope: Pick<ModelConfig, 'ro
   };
 }
 
-/** Returns the shortest decimal that is the same float32: 1e-5 for 9.999999747378752e-6. */
+/** Returns the shortest decimal that rounds to the same float32: 1e-5 for 9.999999747378752e-6. */
 export function shortest(value: number): number {
   for (let digits = 1; digits < 9; digits++) {
     const short = Number(value.toPrecision(digits));

@@ -38,8 +38,8 @@ const PRE_TOKENIZERS: Record<string, Json> = {
 };
 
 /**
- * Returns the tokenizer; empty if the file has none. Throws InputError for an unsupported tokenizer, and for one with more tokens than
- * `vocabSize`.
+ * Returns the files of the tokenizer; an empty object if the GGUF file has no tokenizer. Throws InputError for an unsupported tokenizer,
+ * and for a tokenizer with more tokens than `vocabSize`.
  */
 export function tokenizerOf(
   metadata: ReadonlyMap<string, GgufValue>,
@@ -126,7 +126,7 @@ function parseWhole(text: GgufValue, file: string): Json {
     const json: unknown = typeof text === 'string' ? JSON.parse(text) : undefined;
     if (typeof json === 'object' && json !== null && !Array.isArray(json)) return json as Json;
   } catch {
-    // Refused below.
+    // Invalid JSON is refused below.
   }
   throw new InputError(
     `${file} has a "${TOKENIZER_JSON}" that is not a JSON object. Choose another file of the model.`,
@@ -140,7 +140,7 @@ const SPECIAL_TOKENS = {
   padding_token_id: 'pad_token',
 };
 
-/** Returns the ids of the tokens that end a turn. llama.cpp has up to three keys for them. */
+/** Returns the ids of the tokens that end a turn. llama.cpp has up to three keys for such ids. */
 export const endTokenIds = (metadata: ReadonlyMap<string, GgufValue>): number[] =>
   ['eos', 'eot', 'eom'].flatMap((name) => {
     const id = metadata.get(`tokenizer.ggml.${name}_token_id`);

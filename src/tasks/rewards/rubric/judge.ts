@@ -1,20 +1,20 @@
-/** The judge of a rubric: a model that computes the probability of each reply. */
+/** The judge of a rubric: a model that computes how probable each of the allowed replies is. */
 
 import type { ModelEngine } from '../../../model/engine.ts';
 import { packGroups, type SequenceGroup } from '../../../model/packing.ts';
 import type { ChatTokenizer } from '../../../model/tokenizer/chat.ts';
 
-/** A model that sums log-probs, with its own tokenizer. */
+/** A model that computes the log-probs of given tokens, with its own tokenizer. */
 export interface RubricJudge {
   /** Tokenizer of the judge. */
   tokenizer: ChatTokenizer;
-  /** [groups][samples] sum of the natural log-probs of a sample's masked tokens, temperature 1. */
+  /** Returns per sample the sum of the log-probs (natural, temperature 1) of the tokens whose mask is 1: [groups][samples]. */
   logProbs(groups: SequenceGroup[]): Promise<Float64Array[]>;
 }
 
 /**
- * Creates a judge on our own engine, such as `engine.reference`. Forward passes have at most `maxTokenLen` rows.
- * Throws what the engine throws.
+ * Creates a judge on an engine of webgrpo, such as `engine.reference`. Its forward passes have at most `maxTokenLen` rows. Throws what the
+ * engine throws.
  */
 export const engineJudge = (model: ModelEngine, tokenizer: ChatTokenizer, maxTokenLen: number): RubricJudge => ({
   tokenizer,
@@ -29,8 +29,8 @@ export const engineJudge = (model: ModelEngine, tokenizer: ChatTokenizer, maxTok
 });
 
 /**
- * Runs waiting items in batches of at most `most`: the next batch gathers while one is computed. Batching changes no item's
- * numbers. If a batch fails, only its own items fail.
+ * Returns a function that runs items in batches of at most `most`. While a batch is computed, the next items are collected. Batching does
+ * not change the result of an item. If a batch fails, only its own items fail.
  */
 export function batched<T, R>(most: number, run: (items: T[]) => Promise<R[]>): (item: T) => Promise<R> {
   let waiting: { item: T; resolve: (result: R) => void; reject: (error: unknown) => void }[] = [];

@@ -1,4 +1,4 @@
-/** Builds the input of a rubric's judge for a sample: tokens of chat prompts and of the possible replies. */
+/** Builds the input of a rubric's judge for a sample: the tokens of the prompts, and those of the possible replies. */
 
 import { concat } from '../../../concat.ts';
 import type { SequenceGroup } from '../../../model/packing.ts';
@@ -7,20 +7,20 @@ import type { ScoredSample } from '../../task.ts';
 import { fillTemplate, question } from '../judgePrompt.ts';
 import type { Criterion, Rubric } from './parse.ts';
 
-/** Criteria of one sample, laid out for a model that sums log-probs. */
+/** Criteria of one sample, and the token sequences whose log-probs decide them. */
 export interface JudgedSample {
   criteria: readonly Criterion[];
   groups: SequenceGroup[];
-  /** [criteria][choices] place of each choice's log-prob: group and sample of `groups`. */
+  /** [criteria][choices] where the log-prob of each choice is found: indices of its group and its sample in `groups`. */
   places: { group: number; sample: number }[][];
 }
 
-/** Maximum number of characters of a token in any vocabulary. Texts that must be too long are not tokenized. */
+/** Upper bound of the characters per token in any vocabulary. A text that must have too many tokens is therefore not tokenized. */
 const LONGEST_TOKEN = 128;
 
 /**
- * Returns prompts and replies of the criteria that apply to the sample. If one is over `maxLength` tokens, returns its length, or
- * a lower bound of it. The prompt is a user message, and each reply ends with the end-of-turn token.
+ * Returns prompts and replies of the criteria that apply to the sample. If one of the prompts with its reply has more than `maxLength`
+ * tokens, returns their number, or a lower bound of it. The prompt is a user message, and each reply ends with the end-of-turn token.
  */
 export function judgedSample(
   { prompt, criteria: all }: Rubric,
@@ -56,8 +56,8 @@ export function judgedSample(
 }
 
 /**
- * Quotes every line as in a mail. No line of an outside text can then pass for a line of the prompt. Splits at every
- * character that any reader treats as a line break.
+ * Puts "> " before every line of a text, as in a mail. No line of an untrusted text can then be mistaken for a line of the prompt. Splits
+ * at every character that any reader could treat as a line break.
  */
 const quote = (text: string): string =>
   text
@@ -66,8 +66,9 @@ const quote = (text: string): string =>
     .join('\n');
 
 /**
- * Shares common prompt tokens in the way that takes fewer rows. Either the prefix of all criteria is shared, and the rest of a
- * prompt is repeated before each of its replies, or each prompt is computed once and shared by its replies.
+ * Arranges prompts and replies in groups that share common prompt tokens, in the way that takes fewer rows. Either all prompts share their
+ * common prefix, and the rest of a prompt is repeated before each of its replies. Or each prompt is computed once and shared by its
+ * replies.
  */
 function laidOut(asked: readonly { ids: Uint32Array; replies: Uint32Array[] }[]): Omit<JudgedSample, 'criteria'> {
   if (asked.length === 0) return { groups: [], places: [] };
@@ -85,7 +86,7 @@ function laidOut(asked: readonly { ids: Uint32Array; replies: Uint32Array[] }[])
   return { groups: [{ prompt: asked[0].ids.slice(0, common), samples }], places };
 }
 
-/** Returns a sample in which only the reply's tokens are predicted. */
+/** Returns a sample in which only the tokens of the reply have mask 1. */
 function scored(before: ArrayLike<number>, reply: Uint32Array): SequenceGroup['samples'][number] {
   const tokens = concat(Uint32Array, [before, reply]);
   return { tokens, mask: new Uint8Array(tokens.length).fill(1, before.length) };

@@ -1,4 +1,4 @@
-/** The reward of a rubric: scores each criterion by the probabilities of the judge's choices. */
+/** The reward of a rubric. It scores each criterion by the probabilities of the judge's choices. */
 
 import { InputError } from '../../../errors.ts';
 import type { Reward, ScoredSample, Task } from '../../task.ts';
@@ -6,28 +6,28 @@ import { batched, type RubricJudge } from './judge.ts';
 import { parseRubric, type Criterion, type RubricInput } from './parse.ts';
 import { judgedSample, type JudgedSample } from './prompt.ts';
 
-/** Limits of a rubric's judge, and the rule to which its scores are added. */
+/** Settings of a rubric's judge, and the rule to which the rubric's score is added. */
 export interface RubricOptions {
-  /** Judge, or a function that opens it at the first sample; see engineJudge and transformersJudge. */
+  /** The judge, or a function that opens it at the first sample; see engineJudge and transformersJudge. */
   judge: RubricJudge | (() => Promise<RubricJudge>);
-  /** Maximum number of tokens of a prompt with its reply; a longer sample is not judged and has no reward. Default: 512. */
+  /** Maximum number of tokens of a prompt with its reply. If a sample needs more, it is not judged and has no reward. Default: 512. */
   maxPromptLength?: number;
-  /** Samples in one call of the judge. Default: 16. */
+  /** Maximum number of samples in one call of the judge. Default: 16. */
   maxNumSeqs?: number;
-  /** Rule that scores in addition to the rubric, such as a task's own reward. Absent = only the rubric, with acc NaN. */
+  /** Rule whose score is added to that of the rubric, such as a task's own reward. Default: only the rubric, and acc is NaN. */
   rule?: Task['reward'];
   /** Weight of the rule's score. Default: 1. */
   ruleWeight?: number;
 }
 
-/** Decision of the judge on one criterion. */
+/** Verdict of the judge on one criterion of a sample. */
 export interface Verdict {
-  /** Sum over choices of probability x worth, from 0 to 1. */
+  /** Sum over choices of probability x the choice's score, from 0 to 1. */
   score: number;
-  /** Most likely choice, followed by its probability. */
+  /** The most likely choice, and its probability. */
   choice: string;
   probability: number;
-  /** Probability that the judge, not constrained, would reply with one of the choices and nothing else. */
+  /** Probability that the judge, if not constrained, would reply with exactly one of the choices. */
   mass: number;
 }
 
@@ -35,13 +35,13 @@ export interface Verdict {
  * Creates a task's `reward` from a rubric:
  *
  *   reward = ruleWeight * rule + sum over criteria of weight * score
- *   score  = sum over choices of p(choice) * worth
+ *   score  = sum over choices of p(choice) * the choice's own score
  *   p(choice) = exp(l(choice)) / sum over the criterion's choices of exp(l)
  *   l(choice) = sum over the reply's tokens, its end-of-turn token among them, of log p(token | prompt, tokens before)
  *
- * `extra` has each score under its criterion's name, the verdict as a text (`<name>_verdict`), and `rubric_mass`;
- * `weights` has the weights, for gdpo. Criteria that do not apply to a sample are skipped. A sample whose prompt is too
- * long has no reward. Throws InputError if the rubric is invalid; the reward rejects with what the judge throws.
+ * `extra` of the reward has each score under the name of its criterion, the verdict as a text (`<name>_verdict`), and `rubric_mass`.
+ * `weights` has the criteria's weights, for gdpo. Criteria that do not apply to a sample are skipped. A sample whose prompt is too long has
+ * no reward. Throws InputError if the rubric is invalid. The reward rejects with what the judge throws.
  */
 export function rubricReward(
   rubric: RubricInput,
@@ -77,7 +77,10 @@ export function rubricReward(
   };
 }
 
-/** Computes the verdict. @param logProbs of the choices, in their order */
+/**
+ * Computes the verdict on a criterion.
+ * @param logProbs log-probs of the criterion's choices, in their order
+ */
 function verdictOf({ choices }: Criterion, logProbs: readonly number[]): Verdict {
   const most = Math.max(...logProbs);
   const shares = logProbs.map((logp) => Math.exp(logp - most));
@@ -104,7 +107,8 @@ function rewardOf(criteria: readonly Criterion[], verdicts: readonly Verdict[]):
 }
 
 /**
- * Returns no reward at all. Otherwise a sample could become too long on purpose, to avoid criteria of negative weight.
+ * Returns a reward without a score for a sample that is too long to be judged. With a score of 0, a sample could avoid criteria of negative
+ * weight by being too long.
  */
 const notJudged = (length: number, most: number): Reward => ({
   score: NaN,
@@ -112,7 +116,10 @@ const notJudged = (length: number, most: number): Reward => ({
   extra: { rubric: `not judged: the prompt has ${length} tokens or more, over reward.judge.maxPromptLength ${most}` },
 });
 
-/** Keeps the rule's outcome and named numbers. A rule without weights becomes the named reward `rule`, which gdpo can weight. */
+/**
+ * Adds the rubric's score to the rule's reward, whose outcome and named numbers are kept. The score of a rule without weights becomes the
+ * named reward `rule`, so that gdpo can weight it.
+ */
 function sumOf(base: Reward, ruleWeight: number, added: Reward): Reward {
   const names = Object.keys(added.extra ?? {});
   const twice = names.find((name) => Object.hasOwn(base.extra ?? {}, name));

@@ -1,4 +1,4 @@
-/** A judge for rubrics on transformers.js. */
+/** A judge for rubrics that runs on transformers.js. */
 
 import type { SequenceGroup } from '../../../model/packing.ts';
 import { ChatTokenizer } from '../../../model/tokenizer/chat.ts';
@@ -6,9 +6,9 @@ import { open } from '../transformersModels.ts';
 import type { RubricJudge } from './judge.ts';
 
 /**
- * Opens a causal model that sums log-probs, with our own reader of its tokenizer. A prompt is computed once, and each reply
- * continues from its keys and values, one sequence at a time. Throws InputError if the model cannot be opened.
- * @param name folder or name of a chat model as ONNX
+ * Opens a causal model that computes log-probs. Its tokenizer is read by webgrpo, not by transformers.js. A prompt is computed once, and
+ * each reply continues from the prompt's keys and values, one sequence at a time. Throws InputError if the model cannot be opened.
+ * @param name folder or name of a chat model in ONNX format
  */
 export async function transformersJudge(name: string): Promise<RubricJudge> {
   const { Tensor, DynamicCache, model, tokenizer } = await open('reward.judge.path', name, async (library) => {
@@ -23,7 +23,7 @@ export async function transformersJudge(name: string): Promise<RubricJudge> {
   const int64 = (values: ArrayLike<number>) =>
     new Tensor('int64', BigInt64Array.from(Array.from(values), BigInt), [1, values.length]);
   type Cache = InstanceType<typeof DynamicCache>;
-  /** Returns the logits of `ids` after the cached tokens, and the cache of both. */
+  /** Returns the logits of `ids` as a continuation of the cached tokens, and the cache extended by `ids`. */
   const forward = async (ids: Uint32Array, before = 0, past: Cache | null = null) => {
     const mask = int64(new Uint8Array(before + ids.length).fill(1));
     const inputs = { input_ids: int64(ids), attention_mask: mask, past_key_values: past };
