@@ -1,11 +1,8 @@
 /** Builds command line, benchmarks and worker entries for Node. Our sources and WGSL are bundled; packages stay in node_modules. */
 
-import { readdirSync } from 'node:fs';
-import { basename } from 'node:path';
 import { defineConfig } from 'vite';
 import { inline } from './scripts/lib/inline.mjs';
 
-const workers = readdirSync('src/workers').filter((file) => file.endsWith('.worker.ts'));
 const entries = {
   bin: 'src/cli/bin.ts',
   bench: 'bench/main.ts',
@@ -13,7 +10,7 @@ const entries = {
   'bench-verification': 'bench/verification.ts',
   campaign: 'campaign/main.ts',
   'campaign-inputs': 'campaign/inputs/child.ts',
-  ...Object.fromEntries(workers.map((file) => [basename(file, '.ts'), `src/workers/${file}`])),
+  'engine.worker': 'src/engine.worker.ts',
 };
 
 // `npm run build` uses `--mode package`, which packs neither benchmark nor campaign.

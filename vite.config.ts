@@ -5,11 +5,11 @@ import { resolve } from 'node:path';
 import { defineConfig } from 'vite';
 import { pagePolicy } from './scripts/lib/contentPolicy.mjs';
 import { inline } from './scripts/lib/inline.mjs';
-import { lessonPages, lessonStills } from './scripts/lib/lessons.mjs';
+import { kitFirst, lessonPages, lessonStills } from './scripts/lib/lessons.mjs';
 import { scriptedPage } from './test/scripted/vitePlugin.ts';
 
 export default defineConfig(({ mode }) => ({
-  plugins: [inline(), lessonStills(), pagePolicy(), ...scriptedPage(mode)],
+  plugins: [inline(), lessonStills(), kitFirst(), pagePolicy(), ...scriptedPage(mode)],
   root: 'demo',
   base: './',
   build: {

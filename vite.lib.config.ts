@@ -14,14 +14,14 @@ export default defineConfig({
     lib: {
       entry: {
         index: 'src/index.ts',
-        tasks: 'src/tasks/index.ts',
+        tasks: 'src/tasks.ts',
         mcp: 'src/extensions/mcp/index.ts',
         learner: 'src/extensions/learner/index.ts',
         yaml: 'src/yaml.ts',
         tfjs: 'src/tfjs.ts',
         node: 'src/node.ts',
         playwright: 'src/playwright.ts',
-        'engine.worker': 'src/workers/engine.worker.ts',
+        'engine.worker': 'src/engine.worker.ts',
       },
       formats: ['es'],
     },

@@ -52,6 +52,9 @@ const GPU_TESTS = {
   env: { FULL_TESTS: isFull ? '1' : '' },
 };
 
+/** What all programs import, and tests of single modules lack. */
+const PARTS = ['src/engineParts.ts', 'src/trainerParts.ts'];
+
 /** Files that share a module graph leave it as they found it. */
 const REGISTERED = 'test/registered.ts';
 
@@ -73,14 +76,18 @@ export default defineConfig({
         test: {
           ...UNIT_TESTS,
           ...{ name: 'unit', include: ['test/unit/**/*.test.ts'], exclude: ISOLATED, isolate: false },
-          setupFiles: [REGISTERED],
+          setupFiles: [...PARTS, REGISTERED],
           maxWorkers: 2, // by default one on two cores, and Chromium beside it ends first
         },
       },
       {
         extends: true,
         // Many of these tests wait for processes and servers, so more tests than cores run at the same time.
-        test: { ...UNIT_TESTS, name: 'unit-isolated', include: ISOLATED, maxWorkers: 4, sequence: { groupOrder: 1 } },
+        test: {
+          ...UNIT_TESTS,
+          ...{ name: 'unit-isolated', include: ISOLATED, setupFiles: PARTS },
+          ...{ maxWorkers: 4, sequence: { groupOrder: 1 } },
+        },
       },
       {
         extends: true,
@@ -91,7 +98,7 @@ export default defineConfig({
           name: 'gpu',
           include: ['test/gpu/**/*.test.ts'],
           environment: 'node',
-          setupFiles: ['test/gpu/setup.node.ts', 'test/gpu/setup.shared.ts', REGISTERED],
+          setupFiles: [...PARTS, 'test/gpu/setup.node.ts', 'test/gpu/setup.shared.ts', REGISTERED],
           pool: 'forks',
         },
       },
@@ -103,7 +110,7 @@ export default defineConfig({
           include: isFull ? ['test/gpu/**/*.test.ts'] : IN_BROWSER,
           // These tests need files or packages that only Node loads, or take long and would behave the same in a browser.
           exclude: ['test/gpu/**/*.node.test.ts'],
-          setupFiles: ['test/gpu/setup.shared.ts', REGISTERED],
+          setupFiles: [...PARTS, 'test/gpu/setup.shared.ts', REGISTERED],
           browser: {
             enabled: true,
             headless: true,

@@ -10,14 +10,14 @@ import { type AgentLoop, registerAgentLoop, runAgentLoop } from '../src/rollout/
 import { WgslRolloutEngine } from '../src/rollout/server/server.ts';
 import { keyedRng } from '../src/tasks/random.ts';
 import type { Problem } from '../src/tasks/task.ts';
-import { searchTool } from '../src/tasks/tools/search.ts';
+import { searchTool } from '../src/tasks.ts';
 import { busySeconds } from './busy.ts';
 import { HEADLINE, randomModel } from './models.ts';
 import type { Report } from './report.ts';
 
 const [MIN_MS, MAX_MS] = [200, 3000];
 const TURNS = 5;
-/** Samples of a step of the default recipe: 16 problems x 8 samples. */
+/** Number of samples in a step of the default recipe: 16 problems x 8 samples. */
 const STEP_SAMPLES = 128;
 const TURN_TOKENS = 12;
 

@@ -43,15 +43,16 @@ function cut(trajectory: Trajectory, length: number): void {
 }
 
 /**
- * Reasons found only in the tokens after a changed token: they are not the tokens that the key samples after this text, or a replay of the
- * agent loop differs.
+ * Reasons to reject a sample with a changed prompt or tool token: the key does not sample the tokens that follow after the changed text, or
+ * a replay of the agent loop differs.
  */
 const AFTER: readonly RejectionReason[] = ['forged token', 'forged log-probs', 'wrong weights', 'forged mask'];
 
 /** Forgeries by name. */
 export const FORGERIES: Record<string, Forgery> = {
   'one token replaced by any other': {
-    // The text after the token can parse differently. The replay of the agent loop then differs before the token is checked.
+    // With another token, the turn can parse differently, for example as a tool call. The replay of the agent loop then differs before the
+    // token is checked.
     reasons: ['forged token', 'wrong weights', 'forged mask', 'forged ending', 'forged messages', 'forged reward'],
     forge: (honest, rng) =>
       changed(honest, (trajectory) => {

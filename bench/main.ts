@@ -6,6 +6,8 @@
 
 import { spawn } from 'node:child_process';
 import { availableParallelism, loadavg } from 'node:os';
+import '../src/engineParts.ts';
+import '../src/trainerParts.ts';
 import { type FlagSpec, readArgs } from '../src/cli/args.ts';
 import { installDawn, robustness } from '../src/cli/dawn.ts';
 import { Gpu } from '../src/gpu/device.ts';

@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { type LoadedModel, loadModelFiles } from '../src/cli/run/checkpoints.ts';
 import { openTask } from '../src/cli/run/openTask.ts';
-import { parseTrainConfig } from '../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../src/extensions/yaml/index.ts';
 import { InputError } from '../src/errors.ts';
 import { initWeights } from '../src/model/params.ts';
 import { HEADLINE } from './models.ts';
@@ -17,7 +17,7 @@ export async function loadStep(quick: boolean): Promise<StepInputs> {
   return { config, task: await openTask(config.task), ...(await modelOf(config.model.path)) };
 }
 
-/** Returns the recipe's checkpoint, or random weights of its shape, which never stop before the limit. */
+/** Returns the recipe's checkpoint, or a model of its shape with random weights, whose samples always reach the token limit. */
 async function modelOf(path: string): Promise<{ loaded: LoadedModel; weights: 'checkpoint' | 'random' }> {
   try {
     return { loaded: await loadModelFiles(path), weights: 'checkpoint' };

@@ -11,7 +11,7 @@ import { adapterId, decodeCounts } from './peers/run.ts';
 import { DECODE_PEERS, type DecodedSequences, TRAIN_PEERS } from './peers/types.ts';
 import { headlineTrainer } from './train.ts';
 
-/** Largest difference of log-probs; a library that differs by more is not compared. */
+/** Largest allowed difference of log-probs. A library that differs by more is not compared. */
 const AGREE = 1e-3;
 /** Number of sequences of a decode peer that are checked. */
 const CHECKED = 32;

@@ -6,9 +6,8 @@
 import type { Gpu } from '../src/gpu/device.ts';
 import type { TrainConfig } from '../src/grpo/config/types.ts';
 import { pipelineOf } from '../src/grpo/pipeline/settings.ts';
-import { ExperienceQueue } from '../src/grpo/queue/experienceQueue.ts';
-import { recordOf } from '../src/grpo/queue/records.ts';
-import { bytesOf } from '../src/grpo/queue/types.ts';
+import { ExperienceQueue, recordOf } from '../src/extensions/pipelines/index.ts';
+import { bytesOf } from '../src/grpo/pipeline/record.ts';
 import { GrpoTrainer } from '../src/grpo/trainer.ts';
 import { modelTokenizer } from '../src/model/tokenizer/modelTokenizer.ts';
 import { allocateCopy } from '../src/model/llama.ts';

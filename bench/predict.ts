@@ -1,7 +1,7 @@
 /** Predicts the runs of bench/simulation.ts with the simulation, from the profile of one of them. */
 
 import { readFileSync } from 'node:fs';
-import { parseTrainConfig } from '../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../src/extensions/yaml/index.ts';
 import {
   roomSetupOf,
   setupOf,

@@ -17,7 +17,7 @@ import { median } from './timing.ts';
 
 type Variant = 'off' | 'events' | 'gpu';
 
-/** Duration of a step: wall time, and CPU time of this process, which other programs on the machine do not count in. */
+/** Duration of a step: wall time, and CPU time of this process, to which other programs on the machine do not add. */
 interface Taken {
   ms: number;
   cpuMs: number;

@@ -179,7 +179,10 @@ interface ProfileCost {
   processor: number;
 }
 
-/** Computes shares of the best peak of the run. A peak that another program slowed down would improve all figures. */
+/**
+ * Computes every `shareOfPeak`, relative to the best peak of the run. A peak that another program slowed down would make the shares too
+ * large.
+ */
 export function fillShares(report: Report): void {
   const peak = report.peak?.gflops;
   if (!peak) return;

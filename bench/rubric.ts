@@ -1,14 +1,15 @@
-/** Measures the cost of a rubric per sample: the shipped model judges the criteria of examples/rubric.yaml, including prompts. */
+/**
+ * Measures the cost of a rubric per sample, including the judge's prompts: the shipped model judges by the criteria of
+ * examples/rubric.yaml.
+ */
 
 import rubricYaml from '../examples/rubric.yaml?raw';
 import type { Gpu } from '../src/gpu/device.ts';
-import { readYaml } from '../src/grpo/config/yaml.ts';
+import { readYaml } from '../src/extensions/yaml/index.ts';
 import { loadModel } from '../src/model/weights/load.ts';
 import { modelTokenizer } from '../src/model/tokenizer/modelTokenizer.ts';
 import { WgslEngine } from '../src/model/wgslEngine.ts';
-import { engineJudge, type RubricJudge } from '../src/tasks/rewards/rubric/judge.ts';
-import { parseRubric } from '../src/tasks/rewards/rubric/parse.ts';
-import { rubricReward } from '../src/tasks/rewards/rubric/reward.ts';
+import { engineJudge, parseRubric, type RubricJudge, rubricReward } from '../src/tasks.ts';
 import type { ScoredSample } from '../src/tasks/task.ts';
 import type { Report } from './report.ts';
 import type { StepInputs } from './step.ts';

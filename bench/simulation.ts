@@ -152,7 +152,9 @@ function start(args: string[]) {
   return process_;
 }
 
-/** Returns the times of an on-policy step. In such a step, only training waits: for generation. */
+/**
+ * Returns the times of a step. Without idle ratios in its metrics (on-policy), training is idle during generation, and rollout otherwise.
+ */
 function measuredStep(metrics: Metrics): SimulatedStep {
   const seconds = metrics['timing_s/step'];
   const generated = metrics['timing_s/gen'] / seconds;

@@ -1,7 +1,7 @@
 /**
  * Runs steps of the default recipe with and without `actor.skipZeroAdvantages`, in turn in one process. The shares of groups with equal
- * rewards are those of early, middle and late steps of its 80. The learning rate is tiny and both variants sample the same tokens, so only
- * times differ.
+ * rewards are those of early, middle and late steps of the recipe, which has 80. The learning rate is tiny and both variants sample the
+ * same tokens, so only times differ.
  */
 
 import type { Gpu } from '../src/gpu/device.ts';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { keysAndParts } from '../src/grpo/config/keys.ts';
 import { TRAIN_SCHEMA } from '../src/grpo/config/schema/index.ts';
-import { SFT_SCHEMA } from '../src/grpo/config/sftSchema.ts';
+import { SFT_SCHEMA } from '../src/extensions/sft/index.ts';
 import { changed, odd, value } from './inputs/draw.ts';
 import type { Input } from './inputs/input.ts';
 import { judgeAll } from './inputs/judged.ts';

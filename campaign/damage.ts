@@ -1,6 +1,6 @@
 /**
- * Damages checkpoints in many ways. Each damaged one must be refused with one error message before anything in the run folder is changed,
- * and the newest intact one must be used instead.
+ * Damages checkpoints in many ways. A run that is resumed from a damaged one by name must end in one error message, before anything in the
+ * run folder is changed. Without a name, the newest intact checkpoint must be used.
  */
 
 import { cpSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
@@ -36,7 +36,7 @@ async function unnoticed(run: string, { file, make }: Damage): Promise<string | 
   const before = snapshot(path);
   for (const use of TRAINER.includes(file) ? (['trainer'] as const) : (['trainer', 'model'] as const)) {
     const refused = await checkCheckpoint(disk, newest, use).catch((error: unknown) => error);
-    // A damaged manifest can be wrong only about a file that a model does not read. The model is then intact.
+    // The damage to a manifest may concern a file that is not read to load the model. The model is then intact.
     if (refused === undefined && use === 'model' && file === 'manifest.json') continue;
     if (!isSentence(refused)) return `as a ${use}: ${String(refused)}`;
     const notes: string[] = [];

@@ -92,7 +92,7 @@ async function undisturbed(devices: FaultyDevices): Promise<{ operations: Operat
   return { operations, outcome };
 }
 
-/** Returns what went wrong; undefined = nothing. */
+/** Returns what went wrong after a device fault; undefined = nothing. */
 async function tried(
   devices: FaultyDevices,
   phase: Phase,

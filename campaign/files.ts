@@ -61,7 +61,7 @@ function brokenAt(k: number, fault: Fault, trainer: object, want: Map<string, st
   });
 }
 
-/** True for an error message to the user, or an error that did no harm. */
+/** True if there was no error, or an error that is meant for the user and has a message of one line. */
 const isSentence = (error: unknown): boolean =>
   error === undefined || (error instanceof InputError && !error.message.includes('\n'));
 
@@ -96,7 +96,7 @@ async function runs(
   return rows;
 }
 
-/** Saves the same step again with other content. At every moment one of the two must be found intact. */
+/** Saves the same step again with other content. Wherever the second save fails, one of the two checkpoints must be found intact. */
 async function savedAgain(options: CampaignOptions): Promise<CampaignRow> {
   const content = (value: string) =>
     new Map([['trainer_state.json', state], ...FILES.map((name) => [name, value] as const)]);

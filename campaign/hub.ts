@@ -44,7 +44,7 @@ function cases(seed: number, count: number): Case[] {
   return [...each, ...fc.sample(drawn, { seed, numRuns: Math.max(0, count - each.length) })].slice(0, count);
 }
 
-/** Returns what went wrong; undefined if nothing did. */
+/** Returns what went wrong in a download from the lying hub; undefined if nothing did. */
 async function wrongOf(hub: LyingHub, { lies, token, address }: Case): Promise<string | undefined> {
   const outside = mkdtempSync(join(tmpdir(), 'webgrpo-campaign-'));
   const cache = join(outside, 'cache', 'models');

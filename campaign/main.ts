@@ -5,6 +5,8 @@
  * The exit code is 1 if anything was lost or wrong.
  */
 
+import '../src/engineParts.ts';
+import '../src/trainerParts.ts';
 import { type FlagSpec, readArgs } from '../src/cli/args.ts';
 import { InputError } from '../src/errors.ts';
 import type { CampaignPart, CampaignRow } from './part.ts';

@@ -46,7 +46,7 @@ const SPECS = [
   { weights: new Map(), config: { numHiddenLayers: 1e9 }, maxMemoryMib: -1 },
 ];
 
-/** Methods that have nothing to do before an engine is loaded, and then return nothing. */
+/** Methods that may succeed before an engine is loaded, because they have nothing to do then. */
 const MAY_RESOLVE = ['destroy', 'useVocabulary'];
 
 async function wrongOf(api: EngineApi, call: string, given: unknown[]): Promise<string | undefined> {

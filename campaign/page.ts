@@ -10,7 +10,7 @@ import { mulberry32 } from '../src/model/random.ts';
 import type { CampaignOptions, CampaignPart, CampaignRow } from './part.ts';
 import type * as OpfsFaults from './page/opfsFaults.ts';
 
-/** Number of steps of a small run. Its groups contain different tries, so that the weights change. */
+/** Number of steps of a small run. The tries of its groups differ, so that the weights change. */
 const STEPS = 6;
 const SETTINGS = {
   'data.trainBatchSize': 2,

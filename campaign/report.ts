@@ -37,7 +37,7 @@ export function keep(part: string, seconds: number, rows: readonly CampaignRow[]
   writeFileSync(PAGE, `${before}${START}\n\n${tables.join('\n\n')}\n\n${END}${after}`);
 }
 
-/** Returns the commit of the working tree; "+" if there are uncommitted changes other than this page and its data. */
+/** Returns the commit of the working tree, with "+" after it if there are uncommitted changes other than this page and its data. */
 function commit(): string {
   const git = (...args: string[]) => execFileSync('git', args, { encoding: 'utf8' }).trim();
   const changed = git('status', '--porcelain', '--', '.', `:!${RESULTS}`, `:!${PAGE}`) !== '';

@@ -1,6 +1,6 @@
 /**
- * Attacks by untrusted workers of a room. For each attack, counts what the worker gains if the verification lacks the rule against the
- * attack, and with the rule. A toy policy samples the tokens. Agent loop, sampling, replay, verifier, leases and signatures are real.
+ * Attacks V1 to V8 by untrusted workers of a room. For each attack, counts what the worker gains if the verification lacks the rule against
+ * the attack, and with the rule. A toy policy samples the tokens. Agent loop, sampling, replay, verifier, leases and signatures are real.
  */
 
 import { readFileSync } from 'node:fs';
@@ -143,7 +143,7 @@ function row(attack: string, tried: number, results: Record<string, number>, wit
   };
 }
 
-/** V1 to V3: tokens sampled with versions of the weights other than the prompt's version. */
+/** Attacks V1 to V3: tokens sampled with versions of the weights other than the prompt's version. */
 async function versions(room: Room, count: number): Promise<CampaignRow[]> {
   const { policy } = room;
   const honest = await room.generate(new ToyTurns(policy, () => VERSION), count);
@@ -199,7 +199,7 @@ class ScriptedCall implements TurnEngine {
   abort(): void {}
 }
 
-/** V5: tool calls with arguments that the model did not sample. */
+/** Attack V5: tool calls with arguments that the model did not sample. */
 async function ownArguments(seed: number, count: number): Promise<CampaignRow> {
   const room = new Room(seed);
   room.config.data.maxResponseLength = 150;
@@ -232,7 +232,8 @@ async function ownArguments(seed: number, count: number): Promise<CampaignRow> {
 }
 
 /**
- * V4: a worker that takes every group it can get, sends heartbeats for ever, and never sends a sample. One honest worker competes with it.
+ * Attack V4: a worker that takes every group it can get, sends heartbeats for ever, and never sends a sample. One honest worker competes
+ * with it.
  */
 function hold(count: number): CampaignRow {
   const [silentMs, deadlineMs, second] = [30_000, 600_000, 1000];
@@ -260,7 +261,7 @@ function hold(count: number): CampaignRow {
   return row('V4: groups held for ever', count, results, `${before} held for ever`);
 }
 
-/** V6 and V8: messages in the name of another worker. The NATS server cannot tell the two workers apart. */
+/** Attacks V6 and V8: messages in the name of another worker. The NATS server cannot tell the two workers apart. */
 async function otherNames(count: number): Promise<CampaignRow[]> {
   const [victim, own] = [await newUserKey(), await newUserKey()];
   const signer = await Signer.of(own.seed);
@@ -286,7 +287,9 @@ async function otherNames(count: number): Promise<CampaignRow[]> {
   ];
 }
 
-/** V7: the worker chooses among the tokens of a large vocabulary that are within the verifier's tolerance of cumulative probability. */
+/**
+ * Attack V7: the worker chooses among the tokens of a large vocabulary that are within the verifier's tolerance of cumulative probability.
+ */
 function tail(seed: number, count: number): CampaignRow[] {
   const [vocabulary, T, prompt] = [50_000, 100, 10];
   const rng = keyedRng('tail', seed);

@@ -1,6 +1,6 @@
 /** Programs for the sandbox that try to escape, outlive their call, take all resources, or never end. */
 
-import { runJavascript } from '../src/tasks/tools/javascript.ts';
+import { runJavascript } from '../src/extensions/sandbox/index.ts';
 import type { CampaignPart } from './part.ts';
 import { BOMBS, ESCAPES, TRICKS } from './sandbox/programs.ts';
 

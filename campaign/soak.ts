@@ -11,11 +11,14 @@ import { GrpoTrainer } from '../src/grpo/trainer.ts';
 import { parseModelConfig } from '../src/model/config.ts';
 import { initWeights } from '../src/model/params.ts';
 import { taskTokenizer } from '../src/extensions/sft/index.ts';
-import { reverseTextTask } from '../src/tasks/reverseText.ts';
+import { reverseTextTask } from '../src/tasks.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../src/workers/localEngine.ts';
 import type { CampaignOptions, CampaignPart, CampaignRow } from './part.ts';
 
-/** Numbers of steps and requests in the complete form, and the maximum seconds for each kind. */
+/**
+ * Number of training steps and of rollout requests in the complete form. Each of the two takes at most FULL_S seconds, or SHORT_S in the
+ * short form.
+ */
 const STEPS = 5000;
 const REQUESTS = 100_000;
 const FULL_S = 360;
@@ -104,7 +107,7 @@ async function request({ rollout, tokenizer }: LocalEngine, seed: number, index:
 interface Soak {
   what: string;
   count: number;
-  /** Number of steps or requests in one call of `one`. */
+  /** Number of steps or requests that a call of `one` runs. */
   each?: number;
   seconds: number;
   one(): Promise<unknown>;

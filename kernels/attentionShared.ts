@@ -88,8 +88,8 @@ const loadKey = (n: number, L: number) =>
   );
 
 /**
- * Prints loops over the keys of rows. Rows that share their prefix and the start of their own range form a run. `before` and
- * `after` are printed once per run, `key` inside the loop over its keys.
+ * Prints loops over the keys of rows. Rows that share their prefix and the start of their own range form a run. The statements `before` and
+ * `after` are executed once per run, the statements `key` once for each key of the run.
  */
 const overRuns = (R: number, before: string[], key: string[], after: string[]) => `
   var first = spanStart;

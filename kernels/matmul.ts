@@ -13,8 +13,8 @@ const SHAPES = `
 `;
 
 /**
- * Header lines on SwiGLU, for the tiles that support it: those whose sums are in an array, which keeps their last part short, and small
- * tiles for subgroups of 8 lanes.
+ * Lines of the kernel's header about SwiGLU, for the tiles that support it. These are tiles whose sums are in an array, so that the code
+ * that stores them is a short loop, and small tiles for subgroups of 8 lanes.
  */
 const GATED_SHAPES = `//         added = 3: b holds gate in its first N / 2 columns, up in the rest, and y [M, N / 2] = silu(gate) * up, with the
 //         bits of the product followed by swiglu.wgsl (arXiv:2002.05202); y is not halves; any add, accumulate = 0
@@ -81,7 +81,7 @@ export const loadsOf = ({ rows, subgroup }: Sharing): number => (subgroup ? rows
 export const rowOfLoad = ({ subgroup }: Sharing, q: number): string =>
   subgroup ? `row0 + ${q * subgroup}u + lane % ${subgroup}u` : `row0 + ${q}u`;
 
-/** Returns the start of `main` as WGSL, up to the index of the tile that a subgroup, or a row of LANES threads, computes. */
+/** Returns the start of `main` as WGSL. It ends with `tile`, the index of the tile that a subgroup, or a row of LANES threads, computes. */
 export function tileEntry({ subgroup }: Sharing): string {
   const lanes = subgroup ? 'lanes' : 'LANES';
   const builtins = subgroup

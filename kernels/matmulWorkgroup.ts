@@ -14,7 +14,10 @@ interface Common {
   declared: string;
 }
 
-/** Prints the WGSL of a tile. With 16 x 16 threads and depth 16, every thread loads one vec4 per four rows or columns that it owns. */
+/**
+ * Prints the WGSL of a tile. With 16 x 16 threads and depth 16, every thread loads rows / 4 vec4s of matrix a and cols / 4 vec4s of matrix
+ * b at a time.
+ */
 export function printWorkgroupTile({ rows, cols, depth }: WorkgroupTile, { shapes, declared }: Common): string {
   const [BM, BN] = [16 * rows, 16 * cols];
   const [across, down] = [cols / 4, rows / 4]; // vec4s per thread

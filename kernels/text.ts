@@ -5,7 +5,7 @@
 /** Returns 0, 1, ... n - 1. */
 export const range = (n: number): number[] => [...Array(n).keys()];
 
-/** Returns the statements 0 to n - 1 on one line. */
+/** Returns on one line the statements that `statement` gives for 0 to n - 1. */
 export const each = (n: number, statement: (i: number) => string): string => range(n).map(statement).join(' ');
 
 type Line = string | false;

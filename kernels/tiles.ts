@@ -1,8 +1,8 @@
 /** Tile shapes of every variant of the matrix product. Printers, wrappers, tests and timing all read these tables. */
 
 /**
- * A tile whose sums are in registers. A thread computes rows x cols outputs. From one of its columns to the next is the number of threads
- * side by side.
+ * A tile whose sums are in registers. A thread computes rows x cols outputs. Its columns are as far apart as there are threads side by side
+ * (`lanes`).
  */
 export interface RegisterTile {
   rows: number;
@@ -70,5 +70,5 @@ export type PackedVariant = keyof typeof packed;
 export const MATMUL_TILES: Readonly<Record<MatmulVariant, MatmulTile>> = matmul;
 export const PACKED_TILES: Readonly<Record<PackedVariant, PackedTile>> = packed;
 
-/** Returns the keys of a table, typed as its keys. */
+/** Returns the names in a table, typed as the table's own names instead of as strings. */
 export const namesOf = <K extends string>(table: Readonly<Record<K, unknown>>): K[] => Object.keys(table) as K[];

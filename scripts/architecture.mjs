@@ -22,7 +22,7 @@ const MODULES = new Map([
   ['report', 'HTML pages of a run: curves, rollouts, profile'],
   ['ui', 'what the page and the reports share: elements, numbers, charts, colours'],
   ['extensions', 'what a step does not need: learner, client, replay, rooms, MCP, ...'],
-  ['runs', 'run folders and their checkpoints, on a disk or in a browser'],
+  ['runs', 'run folders and their checkpoints'],
   ['workers', 'the thread that owns the GPU device'],
   ['grpo', 'the algorithm: one training step, losses, advantages, settings'],
   ['rollout', 'generation: agent loops, tool calls, continuous batching, KV cache'],
@@ -97,7 +97,7 @@ function reach(graph, start) {
   return seen;
 }
 
-/** Returns the arrows that no chain of other arrows implies. @param {Graph} graph @returns {Graph} */
+/** Returns the arrows that no chain of other arrows implies (transitive reduction). @param {Graph} graph @returns {Graph} */
 function reduced(graph) {
   return new Map(
     [...graph].map(([from, targets]) => {

@@ -54,5 +54,6 @@ async function printInputs() {
     logLevel: 'error',
     plugins: [inline()],
   });
-  writeFileSync(join(ROOT, 'dist/types/src/grpo/config/input.d.ts'), module.printedInputs());
+  for (const [file, text] of Object.entries(module.printedInputs()))
+    writeFileSync(join(ROOT, 'dist/types', file.replace(/\.ts$/, '.d.ts')), text);
 }

@@ -33,7 +33,7 @@ function wholeAddress(address) {
  * @type {Record<string, { script: string, text: string }>}
  */
 const WORKERS = {
-  '/demo/engine/engineWorker.ts': { script: './engine.worker.ts', text: '../../src/workers/engine.worker.ts' },
+  '/demo/engine/engineWorker.ts': { script: './engine.worker.ts', text: '../../src/engine.worker.ts' },
   '/demo/lessons/kit/loop.ts': { script: './loopWorker.ts', text: './loopWorker.ts' },
 };
 
@@ -90,7 +90,7 @@ export async function buildFile(file, entry = join(DEMO, 'index.html')) {
     policy: (page) =>
       withFilePolicy(
         page
-          // Lessons link to the main page, which is one file too.
+          // The main page that lessons link to is a single file too, with another name.
           .replaceAll(main, up === '' ? main : `"${up}webgrpo.html`)
           // Removes the script which says that modules need a server: this one file needs no server.
           .replace(/<script>[^]*?<\/script>/, '')

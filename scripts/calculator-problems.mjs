@@ -1,5 +1,5 @@
 /**
- * Writes the problems of configs/calculator-smollm2-135m.yaml: one calculation each, on numbers that are too large for the head.
+ * Writes the problems of configs/calculator-smollm2-135m.yaml: one calculation each, on numbers that are too large for mental arithmetic.
  * The same files come out each time, and no two problems have the same story and numbers: `node scripts/calculator-problems.mjs`.
  */
 

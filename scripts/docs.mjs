@@ -10,7 +10,7 @@ import { Application } from 'typedoc';
 import { ROOT } from './setup.mjs';
 
 /** Names that need no docstring: config settings, which docs/reference/config.md documents, and the `name` of error classes. */
-const SAID_ELSEWHERE = /__type|Error\.name |src\/grpo\/config\//;
+const SAID_ELSEWHERE = /__type|Error\.name |src\/grpo\/config\/|src\/extensions\/sft\/schema/;
 
 /** Package entry that the reference omits: a worker script without exports. */
 const NO_ENTRY = './worker';

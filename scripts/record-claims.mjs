@@ -1,7 +1,7 @@
 /**
  * `node scripts/record-claims.mjs` writes demo/lessons/6-claims/recorded.json: the outcomes of 32 tries at each of 256 held-out problems,
  * by the shipped model and after 20 steps of the default recipe with seeds 1 to 3. It takes some minutes per seed on a CPU. Results that
- * are already in the folder (`--folder`, default runs/lesson-6) is not run again.
+ * are already in the folder (`--folder`, default runs/lesson-6) are not computed again.
  */
 
 import { execFileSync } from 'node:child_process';
@@ -24,8 +24,8 @@ async function webgrpo(args) {
 }
 
 /**
- * Returns a model's outcomes as text, eight hexadecimal digits per problem. If the folder lacks them, trains the model (unless it is the
- * shipped one) and evaluates it.
+ * Returns which of a model's 32 tries at each held-out problem are right, as text: eight hexadecimal digits per problem. Trains the model
+ * (unless it is the shipped one) and evaluates it first if the folder has no result.
  * @param {string} folder
  * @param {number} [seed] default: the shipped model
  */

@@ -60,7 +60,7 @@ const RUNS = {
   'sound-gspo': ['trainer.totalTrainingSteps=12', 'trainer.testFreq=6', 'algorithm.name=gspo'],
   'sound-entropy-bonus': ['trainer.totalTrainingSteps=12', 'actor.entropyCoeff=0.1'],
   'sound-async': ['trainer.totalTrainingSteps=12', 'trainer.testFreq=6', 'seed=4', 'trainer.pipeline=one-step-off'],
-  // Unchanged recipes, without the settings of SMALL. Those of PAST need the model that the recipe's page names.
+  // Unchanged recipes, without the settings of SMALL. Recipe PAST (past tense) downloads SmolLM2.
   'sound-fully-async': ['configs/gsm8k-tool.yaml', 'trainer.pipeline=fully-async'],
   'sound-past-1': [PAST, 'seed=1'],
   'sound-past-2': [PAST, 'seed=2'],

@@ -56,7 +56,7 @@ function groupsOf(tries) {
   });
 }
 
-/** Returns mean reward and share of silent groups at each step of the page's recorded run. */
+/** Returns mean reward and share of groups with equal rewards at each step of the page's recorded run. */
 function recordedRun() {
   const packed = readFileSync(join(ROOT, 'demo', 'recorded', 'gsm8k-tool.bin'));
   /** @type {{ command: string, commit: string, history: Record<string, number>[] }} */

@@ -20,7 +20,7 @@ const LESSON = join(ROOT, 'demo', 'lessons', '2-losses');
 const PROGRAM = `
 import { readFileSync, writeFileSync } from 'node:fs';
 import { UPDATES, RATE, updatesOn } from '${LESSON}/updates.ts';
-import { parseTrainConfig } from '${ROOT}/src/grpo/config/text.ts';
+import { parseTrainConfig } from '${ROOT}/src/extensions/yaml/text.ts';
 import { installWebGpu, readCheckpoint } from '${ROOT}/src/node.ts';
 import { gsm8kToolTask } from '${ROOT}/src/tasks/gsm8k/task.ts';
 import { createLocalEngine, engineSizes } from '${ROOT}/src/workers/localEngine.ts';

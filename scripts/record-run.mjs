@@ -66,7 +66,7 @@ try {
       if (!existsSync(kept)) {
         /** @type {LoopStep[]} */
         const steps = [];
-        await module.run({ lr, seed }, (step) => steps.push(step));
+        await module.run(join('demo', 'lessons', '3-run', 'run.js'), { lr, seed }, (step) => steps.push(step));
         writeFileSync(kept, JSON.stringify(steps));
       }
       /** @type {LoopStep[]} */
@@ -75,6 +75,7 @@ try {
       runs.push({ lr, seed, reward, loss, entropy: valuesOf(steps, 'entropy'), gradNorm: valuesOf(steps, 'gradNorm') });
       say(`rate ${lr}, seed ${seed}: reward ${runs.at(-1)?.reward[0]} to ${runs.at(-1)?.reward.at(-1)}`);
     }
+  module.close();
   /** @type {LoopStep[]} */
   const first = JSON.parse(readFileSync(join(values.keep, `${RATES[0]}-${SEEDS[0]}.json`), 'utf8'));
   const seconds = first.map(({ seconds: { draw, gradient, optimizer, other } }) =>

@@ -1,7 +1,7 @@
 /**
  * `node scripts/record.mjs` trains the default recipe by the command line (minutes on a CPU) and writes demo/recorded/gsm8k-tool.bin. The
- * page plays it if it cannot train. `--recipe NAME` records another one, with `--model FILE` (an hour for SmolLM2-135M). `--from FOLDER`
- * uses a finished run of the command that is recorded, which was made at `--commit ID` on `--adapter NAME`.
+ * page plays it if it cannot train. `--recipe NAME` records another recipe, with `--model FILE` on that model (an hour for SmolLM2-135M).
+ * `--from FOLDER` records a finished run of the same command instead of training; `--commit ID` and `--adapter NAME` say where it was made.
  */
 
 import { execFileSync } from 'node:child_process';

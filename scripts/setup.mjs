@@ -14,7 +14,7 @@ import { ensurePackages } from './lib/packages.mjs';
 import { exitOnSetupError, say } from './lib/say.mjs';
 
 export const ROOT = fileURLToPath(new URL('..', import.meta.url));
-// The file is inside node_modules, so that a new install deletes it.
+// Findings are stored inside node_modules, so that a new install deletes them.
 const MEMORY = join(ROOT, 'node_modules', '.cache', 'webgrpo', 'setup.json');
 
 /**

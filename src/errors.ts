@@ -115,7 +115,7 @@ export function describe(error: unknown): string {
   }
 }
 
-/** "[object Object]" would say nothing about the value. */
+/** Returns a thrown value as text. An object whose text would be "[object Object]" becomes JSON. */
 function textOf(thrown: unknown): string {
   const text = String(thrown);
   return text.startsWith('[object ') ? JSON.stringify(thrown).slice(0, 200) : text;

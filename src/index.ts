@@ -1,5 +1,8 @@
 /** The library: exports for a page or a Node program. The command line and the page import its modules directly. */
 
+import './engineParts.ts';
+import './trainerParts.ts';
+
 export {
   ConfigError,
   DeviceLostError,
@@ -73,8 +76,10 @@ export {
 } from './grpo/advantages/index.ts';
 export { answer, type AnswerOptions, questionOf, questionTokens } from './extensions/ask/index.ts';
 export { registerAdvantage, registerPolicyLoss, registerRecipe } from './grpo/config/register.ts';
-export { resolveSftConfig, resolveTrainConfig } from './grpo/config/resolve.ts';
-export type { SftConfigInput, TrainConfigInput } from './grpo/config/input.ts';
+export { resolveTrainConfig } from './grpo/config/resolve.ts';
+export type { TrainConfigInput } from './grpo/config/input.ts';
+export { resolveSftConfig } from './extensions/sft/resolve.ts';
+export type { SftConfigInput } from './extensions/sft/input.ts';
 export type { Recipe, TrainConfig } from './grpo/config/types.ts';
 export type { AsyncCustomLoss, CustomLoss, CustomLossResult, CustomLossRows } from './grpo/losses/types.ts';
 export { lossWeights, type LossWeights, type WeightOptions } from './grpo/losses/aggregate.ts';
@@ -90,8 +95,8 @@ export {
 export type { Fault } from './grpo/health.ts';
 export type { Metrics } from './grpo/metrics.ts';
 export { RECIPES } from './grpo/config/recipes.ts';
-export { freshModelConfig, type SftExample, type SftOptions, trainSupervised } from './extensions/sft/index.ts';
-export type { SftConfig } from './grpo/config/sftSchema.ts';
+export { freshModelConfig, type SftExample, type SftOptions, trainSupervised } from './extensions/sft/sft.ts';
+export type { SftConfig } from './extensions/sft/schema.ts';
 export type { Sample } from './grpo/update/batch.ts';
 export { LIVE_SETTINGS, type LiveSettings, type Rules } from './grpo/live.ts';
 export { GrpoTrainer } from './grpo/trainer.ts';
@@ -108,8 +113,8 @@ export type {
 export type { UpdatedTokens } from './grpo/update/tokenNumbers.ts';
 export { pairedDifference, passInterval, type PassInterval, permutationTest } from './report/passInterval.ts';
 export { checkPolicyLoss, type LossCheck, type LossCheckOptions } from './extensions/verify/checkPolicyLoss.ts';
-export { sftExample } from './tasks/supervised/conversationTokens.ts';
-export { tokenizerOf, type TokenizerFiles } from './tasks/gsm8k/tokenizer.ts';
+export { sftExample } from './extensions/sft/conversationTokens.ts';
+export { tokenizerOf, type TokenizerFiles } from './extensions/sft/tokenizer.ts';
 export type { EngineDescription, OpenedModel } from './workers/engineApi.ts';
 export { createLocalEngine, engineSizes, type EngineSpec, type LocalEngine } from './workers/localEngine.ts';
 export { splitEngine, splitSpecs } from './workers/splitEngine.ts';

@@ -4,6 +4,7 @@
  */
 
 import { fileURLToPath } from 'node:url';
+import './modelParts.ts';
 import { installDawn } from './cli/dawn.ts';
 import { folderFiles, ggufFile } from './cli/files.ts';
 import { type CheckpointWithTokenizer, collectWeights, withTokenizer } from './model/checkpoint/checkpoint.ts';

@@ -3,6 +3,8 @@
  * matcher for its result. Needs the package `@playwright/test`, which no other entry loads.
  */
 
+import './engineParts.ts';
+import './trainerParts.ts';
 import { expect as plainExpect, test as plainTest } from '@playwright/test';
 import { webGpuLaunchOptions } from './cli/chromium.mjs';
 import { type TrainedRun, trainInPage, type TrainInPageOptions } from './cli/chromium/trainInPage.ts';

@@ -3,4 +3,5 @@
  * size.
  */
 
-export { parseSftConfig, parseTrainConfig } from './grpo/config/text.ts';
+export { parseSftConfig } from './extensions/sft/text.ts';
+export { parseTrainConfig } from './extensions/yaml/text.ts';

@@ -22,7 +22,7 @@ export class RunningCommand {
   stdout = '';
   stderr = '';
   readonly #stdin = new PassThrough();
-  /** Signals after which the process would have ended. */
+  /** Signals by which the command would have ended its process, which here is the test's own. */
   readonly endedBy: Signal[] = [];
   /** Sends a signal to the command. */
   signal: (signal: Signal) => void = () => undefined;

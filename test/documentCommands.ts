@@ -25,7 +25,7 @@ export function commandsIn(document: string): string[][] {
 /** Matches the sentence of a page that lists commands which no test runs, each by its first words. */
 const NOT_RUN = /^No test runs (.*)\.$/gm;
 
-/** Returns the commands that a page lists in such a sentence, each as its first words. */
+/** Returns the commands that a page lists as not run by tests, each as its first words. */
 export const notRunIn = (document: string): string[][] =>
   Array.from(document.matchAll(NOT_RUN), ([, list]) => list).flatMap((list) =>
     Array.from(list.matchAll(/`([^`\n]+)`/g), ([, code]) => simpleCommands(code).flatMap(wordsOf)[0] ?? [code]),

@@ -14,12 +14,12 @@ export interface DocumentCommand {
 
 const startsWith = (words: readonly string[], start: readonly string[]) => start.every((word, i) => words[i] === word);
 
-/** A name in the text, such as `webgrpo serve`, `webgrpo export verl` or `npx webgrpo`. */
+/** True for a command that is only named in the text, such as `webgrpo serve`, `webgrpo export verl` or `npx webgrpo`. */
 const isName = ([program, ...words]: string[]) =>
   (program === 'webgrpo' && words.length < (words[0] === 'export' ? 3 : 2)) ||
   /^(npm webgrpo --|other npx webgrpo)$/.test([program, ...words].join(' '));
 
-/** Dated records (docs/lab) have the commands of their day. */
+/** Pages whose commands are tested. Dated records (docs/lab) are not among them: they have the commands of their day. */
 const pages = ['README.md', ...readdirSync('docs', { recursive: true, encoding: 'utf8' }).map((name) => `docs/${name}`)]
   .map((name) => name.replaceAll('\\', '/'))
   .filter((name) => name.endsWith('.md') && !name.startsWith('docs/lab/'))
@@ -70,7 +70,7 @@ export function runnerOf({ words, isMarked }: DocumentCommand): 'none' | 'unit' 
   if (isMarked) return 'none';
   if (otherStarts.some((start) => startsWith(words, start))) return 'other';
   if (program === 'webgrpo') return ON_DEVICE.has(command) ? 'gpu' : 'unit';
-  // `npm test` and the like, which are the tests themselves, and `cd`.
+  // `cd`, `npm test` and `npx vitest` count as run by the unit tests: the last two start the tests themselves.
   if (program !== 'other') return undefined;
   return command === 'cd' || /^(npm test|npx vitest)$/.test(`${command} ${argument}`) ? 'unit' : undefined;
 }

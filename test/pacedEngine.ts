@@ -8,7 +8,7 @@ import type { CheckpointEngine } from '../src/grpo/pipeline/types.ts';
 import type { GenerateRequest, Generation, RolloutEngine, RolloutStats } from '../src/rollout/types.ts';
 import { noStats } from '../src/rollout/server/stats.ts';
 import { keyedRng } from '../src/tasks/random.ts';
-import { buildGsm8kTokenizer } from '../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../src/extensions/sft/tokenizer.ts';
 
 const { tokenizer: tokenizerJson, config } = buildGsm8kTokenizer();
 

@@ -3,7 +3,7 @@ import { policyLossSpec } from '../src/grpo/update/lossSpec.ts';
 import { POLICY_LOSSES } from '../src/grpo/losses/index.ts';
 import type { PolicyLossSpec } from '../src/model/engine.ts';
 
-/** Names of all numeric settings that belong to a single loss. */
+/** Names of all numeric settings that a policy loss declares for itself. */
 const OWN = Object.values(POLICY_LOSSES).flatMap(({ numbers = {} }) => Object.keys(numbers));
 
 /** Returns the policy loss of a recipe. `overrides` are keys of `actor`, of `actor.policyLoss`, or of rollout correction. */

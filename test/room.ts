@@ -3,8 +3,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { NatsConnection } from '@nats-io/nats-core';
 import { type PromptGroup, uidOfGroup } from '../src/grpo/pipeline/types.ts';
-import { ExperienceQueue } from '../src/grpo/queue/experienceQueue.ts';
-import { type ExperienceRecord, uidOf } from '../src/grpo/queue/types.ts';
+import { ExperienceQueue } from '../src/extensions/pipelines/experienceQueue.ts';
+import { type ExperienceRecord, uidOf } from '../src/grpo/pipeline/record.ts';
 import { joinRoom, type JoinOptions, type RoomEngine } from '../src/extensions/rooms/joinRoom.ts';
 import { SAMPLES } from '../src/extensions/rooms/names.ts';
 import { NatsRollouter, type NatsRollouterOptions } from '../src/extensions/rooms/natsRollouter.ts';

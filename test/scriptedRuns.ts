@@ -4,7 +4,7 @@ import { onTestFinished, vi } from 'vitest';
 import type { Metrics } from '../src/grpo/metrics.ts';
 import type { Checkpoint } from '../src/grpo/types.ts';
 import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
-import { buildGsm8kTokenizer } from '../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../src/extensions/sft/tokenizer.ts';
 import { ScriptedEngine, type ScriptedOptions } from './scriptedEngine.ts';
 
 const files = buildGsm8kTokenizer();

@@ -2,8 +2,10 @@
 
 import { fetchConfig } from '../../demo/engine/configs.ts';
 import { fetchShipped } from '../../demo/engine/files.ts';
+import '../../src/modelParts.ts';
+import '../../src/trainerParts.ts';
 import { Gpu } from '../../src/gpu/device.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
 import type { Host } from '../bench.ts';
 import { measure, partNames } from '../parts.ts';

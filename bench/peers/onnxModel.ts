@@ -28,8 +28,8 @@ export function onnxLlama(
 }
 
 /**
- * Writes the inputs of GroupQueryAttention for the length of each sequence and the longest length. With `hub` they are computed from the
- * attention mask.
+ * Writes the two inputs of GroupQueryAttention that hold the length of each sequence and the longest length. With `hub` the graph computes
+ * them from the attention mask.
  */
 function writeLengths(g: GraphWriter, hub: boolean): void {
   if (!hub) {
@@ -124,7 +124,7 @@ function norm(g: GraphWriter, config: ModelConfig, weights: TensorMap, name: str
   return g.node('SimplifiedLayerNormalization', [x, name], [`${name}.y`], [epsilon, attribute.int('axis', -1)])[0];
 }
 
-/** Adds `add` to `x`. Returns the norm of the sum, and the sum. */
+/** Adds `add` to `x`. Returns the RMS-normalized sum, and the sum itself. */
 function addNorm(g: GraphWriter, config: ModelConfig, weights: TensorMap, name: string, x: string, add: string) {
   g.constant(name, weights.get(`model.${name}.weight`)!.data, [config.hiddenSize]);
   const outputs = [`${name}.y`, '', '', `${name}.sum`];

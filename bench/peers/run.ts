@@ -37,7 +37,7 @@ async function withAdapter<T extends object>(work: (gpu: Gpu) => Promise<T>): Pr
   return { ...(await work(gpu)), adapter: adapterId(gpu) };
 }
 
-/** Returns an id that is the same in Node and in a browser, which describe an adapter differently. */
+/** Returns an id of the adapter that is the same in Node and in a browser, although the two describe an adapter differently. */
 export const adapterId = ({ adapter: { vendor, architecture } }: Gpu): string => `${vendor} ${architecture}`;
 
 /** Milliseconds after which a peer skips the remaining batch sizes. */
@@ -60,5 +60,5 @@ async function decodeAll(
   return { decode };
 }
 
-/** Returns the numbers of sequences that are decoded together. The number of the headline comes first. */
+/** Returns the batch sizes (sequences decoded together) in the order of measurement. A slow peer skips the last ones. */
 export const decodeCounts = (quick: boolean): number[] => (quick ? [1, 64] : [64, 1, 8, 256]);

@@ -162,7 +162,7 @@ class Lease {
     if (!this.#isLost) work();
   }
 
-  /** Runs a request; a lost device resolves requests without doing them. */
+  /** Counts an asynchronous request and runs it, also after the loss: a lost device resolves such requests as well. */
   async #asked<T>(work: () => Promise<T>): Promise<T> {
     this.#strike('other');
     return work();

@@ -6,7 +6,7 @@ import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { parseModelConfig } from '../../src/model/config.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks.ts';
 import type { SyncTask } from '../../src/tasks/task.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
 

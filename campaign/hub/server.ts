@@ -90,7 +90,7 @@ function drip({ response }: Asked, bytes: number, ms: number): void {
   response.on('close', () => clearInterval(timer));
 }
 
-/** Lies about a file: responses that replace it. At the second request, most of them send the real file. */
+/** Lies about a file: responses that replace it. At the second request, most lies send the real file. */
 export const BODIES: ((asked: Asked) => void)[] = [
   (asked) => send(asked, flipped(asked.bytes)),
   (asked) => send(asked, asked.bytes.subarray(0, asked.bytes.length >> 1)),
@@ -174,7 +174,10 @@ export class LyingHub {
     this.#lies = lies.map((lie) => ({ lie, left: lie.how % 2 === 0 ? KEPT : 1 }));
   }
 
-  /** True if the content of `address` is known beforehand, and no lie about the list of files was told. */
+  /**
+   * True if weights from `address` must be those of the real model: the list of files, with its hashes, came from the repository without a
+   * lie.
+   */
   isChecked(address: string): boolean {
     return address === 'repository' && !this.#lies.some(({ lie }) => lie.about === 'listing');
   }

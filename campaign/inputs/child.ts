@@ -3,6 +3,8 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import '../../src/engineParts.ts';
+import '../../src/trainerParts.ts';
 import { readArgs } from '../../src/cli/args.ts';
 import type { Command } from '../../src/cli/command.ts';
 import { compare } from '../../src/cli/commands/compare.ts';
@@ -16,17 +18,17 @@ import { report } from '../../src/cli/commands/report.ts';
 import { readSequences, score } from '../../src/cli/commands/score.ts';
 import { sft } from '../../src/cli/commands/sft.ts';
 import { train } from '../../src/cli/commands/train.ts';
-import { readJsonFile } from '../../src/cli/files.ts';
+import { disk, readJsonFile } from '../../src/cli/files.ts';
 import { openTask } from '../../src/cli/run/openTask.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
-import { disk } from '../../src/cli/files.ts';
 import { openTrackers } from '../../src/cli/run/trackers.ts';
 import { InputError, NoAdapterError } from '../../src/errors.ts';
 import { batchTable } from '../../src/grpo/config/rules.ts';
-import { parseSftConfig, parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseSftConfig } from '../../src/extensions/sft/index.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
 import { TOOL_PARSERS } from '../../src/rollout/tools/parser.ts';
-import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/tasks/gsm8k/jsonl.ts';
+import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/tasks.ts';
 import { calculate, calculator } from '../../src/tasks/tools/calculator.ts';
 import type { Input, Verdict } from './input.ts';
 
@@ -90,7 +92,7 @@ async function inFolder(use: (path: string) => Promise<void>): Promise<void> {
   }
 }
 
-/** Reads the files that a resumed run and its reports read. */
+/** Writes the files into a run folder, and reads them as a resumed run, `webgrpo profile` and `webgrpo report` do. */
 async function readRun(path: string, files: Record<string, string>): Promise<void> {
   for (const [name, text] of Object.entries(files)) {
     await mkdir(dirname(join(path, name)), { recursive: true });

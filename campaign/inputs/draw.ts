@@ -133,13 +133,13 @@ export function changed(texts: readonly string[]): fc.Arbitrary<string> {
   );
 }
 
-/** Combines pieces in any order and number, like a grammar without its rules. */
+/** Combines pieces in any number and order, valid or not. */
 export const mixed = (pieces: readonly string[], maxLength = 24): fc.Arbitrary<string> =>
   fc
     .array(fc.oneof({ weight: 4, arbitrary: fc.constantFrom(...pieces) }, odd), { maxLength })
     .map((parts) => parts.join(''));
 
-/** Repeats one piece very often, within others. */
+/** Repeats one piece up to 100,000 times, between two other pieces. */
 export const repeated = (pieces: readonly string[]): fc.Arbitrary<string> =>
   fc
     .tuple(

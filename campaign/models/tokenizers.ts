@@ -18,7 +18,7 @@ const file = (name: string, json: unknown, config: unknown): Case => ({
   },
 });
 
-/** Patterns that take forever on some text, or that no engine accepts. */
+/** Regular expressions that take forever on some text, or that are invalid. */
 const PATTERNS = [
   ...['(a+)+$', '(a*)*b', '(a|a)+$', '(a|ab|b)*c', '(?:a?){40}a{40}', '(.*)*x', '(\\s+)+\\u0000', '([a-z]+)*\\d$'],
   ...['a*a*a*a*a*a*b', '(a+)\\1$', '(?=(a+)+$)', '(?:(?:a{1,9}){1,9}){1,9}b', '.*.*.*.*.*=', '(\\w|\\d)+!$', '(ab?)+c'],

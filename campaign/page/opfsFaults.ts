@@ -7,7 +7,7 @@ import { InputError } from '../../src/errors.ts';
 import { newestCheckpoint, writeCheckpoint } from '../../src/runs/checkpointFolder.ts';
 import { type FileSystem, readFileText } from '../../src/runs/fileSystem.ts';
 import { KeptCheckpoints } from '../../src/runs/keptCheckpoints.ts';
-import { opfsFileSystem } from '../../src/runs/opfs.ts';
+import { opfsFileSystem } from '../../demo/storage/opfs.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
 import { Closed, type Fault, FaultyRoot } from './faultyFolder.ts';
 

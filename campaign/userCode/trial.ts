@@ -13,7 +13,7 @@ import { initWeights } from '../../src/model/params.ts';
 import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
 import type { AgentSample } from '../../src/rollout/agent/sample.ts';
 import type { StopReason } from '../../src/rollout/types.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks.ts';
 import type { ScoredSample, Task } from '../../src/tasks/task.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
 import type { Fault } from './faults.ts';
@@ -128,7 +128,7 @@ export class Bench {
     this.#engine.destroy();
   }
 
-  /** Returns what is wrong with the result of the step, or undefined. @param skip under trainer.onError: skip */
+  /** Returns what is wrong with the result of the step, or undefined. @param skip true for trainer.onError: skip */
   async run(fault: Fault, skip: boolean): Promise<string | undefined> {
     await this.#rewind();
     let timer: ReturnType<typeof setTimeout> | undefined;

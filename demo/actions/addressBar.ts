@@ -15,7 +15,7 @@ import { form, formIsReady, YOUR_MODEL } from '../state/settings/settings.ts';
 import { shared } from '../state/stage.ts';
 import { comparison } from '../state/tries/comparison.ts';
 
-/** Minimum number of milliseconds between changes of the address. Browsers block a page that rewrites its address on every keystroke. */
+/** Milliseconds to wait for further changes before the address is rewritten. Browsers block a page that does so at every keystroke. */
 const WAIT_MS = 300;
 
 /** Keeps the address bar up to date with the settings of the form. */

@@ -2,7 +2,7 @@
 
 import { batch, effect } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { amended } from '../../src/runs/amended.ts';
 import { plural } from '../../src/ui/format.ts';
@@ -54,7 +54,7 @@ import {
   state,
 } from '../state/stage.ts';
 
-/** Loads the code that trains on demand. */
+/** Loads, on demand, the code that trains. */
 const loadTraining = () => import('../training/run.ts');
 
 /** The GPU adapter. It is requested when the page opens, but the GPU process can take a while to start. Rejects with NoGpuError. */

@@ -1,6 +1,7 @@
 /** Describes a model of the hub or of a GGUF file before it is trained: its properties, its costs, and the recipe to train it with. */
 
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import '../../src/modelParts.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import { bindingBytes, requestAdapter } from '../../src/gpu/adapter.ts';
 import { lookUpModel } from '../../src/model/checkpoint/hub.ts';
 import { openCheckpoint } from '../../src/model/checkpoint/open.ts';
@@ -14,9 +15,9 @@ import { DEFAULT_RECIPE, fetchRecipe } from '../state/recipes.ts';
 export interface Offered {
   name: string;
   parameters: number;
-  /** Bytes to download, or of the file. */
+  /** Size of the model in bytes: of its download from the hub, or of its GGUF file. */
   bytes: number;
-  /** True if the model is a file in this browser already. */
+  /** True if the model is a GGUF file that this browser stores already. */
   isKept: boolean;
   /** GPU memory that training the model needs, item by item. */
   plan: PlanItem[];

@@ -2,7 +2,7 @@
 
 import { batch } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { Checkpoint } from '../../src/grpo/types.ts';
 import { loadTrainerCheckpoint } from '../../src/runs/checkpointFolder.ts';

@@ -1,6 +1,6 @@
 /** Actions of the buttons of an earlier run: show, continue, fork, save, load. */
 
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import { complain, inform } from '../state/notices.ts';
 import { history, shownRun, shownStep } from '../state/page.ts';
 import { overlaid, readRuns, titleOf, toggleOverlay } from '../state/runs.ts';

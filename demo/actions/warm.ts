@@ -11,7 +11,7 @@ import { session, tries } from '../state/page.ts';
 import { endTries, showTries, showTry } from '../state/tries/growing.ts';
 import { state } from '../state/stage.ts';
 
-/** Milliseconds to wait after a change of the settings. */
+/** Milliseconds without a change of the settings before a session is opened for them. */
 const SETTLED_MS = 600;
 
 let warmUp: WarmUp | undefined;

@@ -6,8 +6,7 @@
 import { describe, InputError } from '../../src/errors.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { checkTask, fetchSource, moduleUrl, sha256Of } from '../../src/extensions/modules/index.ts';
-import { openShippedTask } from '../../src/tasks/open/shipped.ts';
-import { withTools } from '../../src/tasks/shippedTools.ts';
+import { openShippedTask, withTools } from '../../src/extensions/tasks/index.ts';
 import type { Task } from '../../src/tasks/task.ts';
 import { fetchText } from './files.ts';
 

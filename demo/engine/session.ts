@@ -1,5 +1,7 @@
 /** An engine in its own worker, with a model and a task. It outlives a run, so that the trained model can still be asked. */
 
+import '../../src/modelParts.ts';
+import '../../src/trainerParts.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
 import type { Task } from '../../src/tasks/task.ts';

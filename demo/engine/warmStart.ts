@@ -2,17 +2,22 @@
  * Handles recipes whose `model.path` is the config of a supervised run: trains that model first, once, and keeps it in the browser's files.
  */
 
-import { parseSftConfig } from '../../src/grpo/config/text.ts';
-import type { SftConfig } from '../../src/grpo/config/sftSchema.ts';
-import { trainSupervised, exampleStream, freshModel, generatedTokenizer } from '../../src/extensions/sft/index.ts';
+import {
+  exampleStream,
+  freshModel,
+  generatedTokenizer,
+  parseSftConfig,
+  type SftConfig,
+  trainSupervised,
+} from '../../src/extensions/sft/index.ts';
 import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { optimizerOf } from '../../src/model/optimizer/spec.ts';
 import { modelFiles, writeCheckpoint } from '../../src/runs/checkpointFolder.ts';
 import type { FileSystem } from '../../src/runs/fileSystem.ts';
 import { MANIFEST } from '../../src/runs/manifest.ts';
-import { opfsFileSystem } from '../../src/runs/opfs.ts';
-import { openShippedTask } from '../../src/tasks/open/shipped.ts';
+import { opfsFileSystem } from '../storage/opfs.ts';
+import { openShippedTask } from '../../src/extensions/tasks/index.ts';
 import { sha256Of } from '../../src/extensions/modules/index.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { fetchConfig } from './configs.ts';

@@ -1,7 +1,7 @@
 /** Plays a run that scripts/record.mjs recorded. It writes the same signals as a run. */
 
 import { batch, effect, signal } from '@preact/signals';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { config, history, tries } from '../state/page.ts';

@@ -2,8 +2,7 @@
 
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { show } from '../../src/grpo/config/tree.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
-import { changedKeys } from '../../src/runs/configChanges.ts';
+import { changedKeys, parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import { type RunChange, rulesAt } from '../storage/runChanges.ts';
 import { nameOf } from '../storage/saved.ts';
 import type { SavedRun } from '../storage/savedRuns.ts';
@@ -25,7 +24,7 @@ const NAMES: Record<string, string> = {
   seed: 'seed',
 };
 
-/** Order of the changes. A recipe changes many keys after its name. */
+/** Keys whose changes are listed first, in this order. A change of recipe also changes many other keys. */
 const ORDER = Object.keys(NAMES);
 
 /** Returns the differences, most important first. `before` is the text of config.yaml. */

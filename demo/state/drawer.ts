@@ -9,7 +9,7 @@ export const drawer = signal<'settings' | 'runs' | undefined>(undefined);
 /** Content of the drawer. A fork that is being prepared comes first. */
 export const inDrawer = computed(() => (stage.value.name === 'forking' ? 'fork' : drawer.value));
 
-/** Closes the drawer, and cancels a fork. The focus returns to the button that opens the same. */
+/** Closes the drawer, and cancels a fork. The focus moves to the button that opens what was closed. */
 export function closeDrawer(): void {
   const was = inDrawer.peek();
   const now = stage.peek();

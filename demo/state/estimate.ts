@@ -119,7 +119,7 @@ export function timeInWords(seconds: number): string {
   return speed.value ? `${inWords(seconds * speed.value)} here` : `${inWords(seconds)} on two CPU cores`;
 }
 
-/** Formats bytes of the memory plan. */
+/** Formats the GPU memory of the memory plan, given in MiB. */
 export const memoryInWords = (mib: number): string =>
   mib >= 1024 ? `${(mib / 1024).toFixed(1)} GB` : `${Math.round(mib)} MB`;
 

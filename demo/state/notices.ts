@@ -22,7 +22,7 @@ export const notSaved = signal<string | undefined>(undefined);
 /** Shows an informative message. */
 export const inform = (text: string): void => void (message.value = { kind: 'info', text });
 
-/** Shows an error to the visitor. The engine's errors keep their names across the worker. */
+/** Shows an error to the visitor. An error from the engine's worker has the name of its class, which selects the words. */
 export function complain(error: unknown): void {
   if (error instanceof NoGpuError) adapter.value = null;
   if (noteMissing(error)) return;

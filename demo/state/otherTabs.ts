@@ -10,7 +10,7 @@ const LOOK_AGAIN_MS = 3000;
 /** Number of other tabs that train. */
 export const otherTabs = signal(0);
 
-// Does not use `crypto.randomUUID`, which only pages in secure contexts have.
+// The random id of this tab is not from `crypto.randomUUID`, which only pages in secure contexts have.
 const own = LOCK + crypto.getRandomValues(new Uint32Array(4)).join('-');
 const news = new BroadcastChannel('webgrpo tabs');
 

@@ -15,9 +15,9 @@ export interface Recorded {
   tries: number;
   /** Number of held-out problems. */
   evaluated: number;
-  /** Tokens of the longest answer. */
+  /** Maximum number of tokens of an answer (data.maxResponseLength). */
   tokens: number;
-  /** Bytes of the memory plan, which do not depend on the machine. */
+  /** GPU memory of the memory plan in MiB. It does not depend on the machine. */
   memoryMib: number;
 }
 

@@ -14,7 +14,7 @@ import { run, state } from './stage.ts';
 export interface Standing {
   state: 'checking' | 'tried' | 'asked' | 'applied' | 'refused';
   text: string;
-  /** The error, and its line from 1 if it has one. */
+  /** Line of the error in the rule, from 1, and its column; undefined if the error has no place. */
   line?: number | undefined;
   column?: number | undefined;
   /** Text of the rule that failed in a run and was removed. The editor keeps it to mark the error. */

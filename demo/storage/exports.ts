@@ -1,13 +1,13 @@
 /** Exports a saved run, its model and its report as files. The command line can open them. */
 
 import { InputError } from '../../src/errors.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
 import { ADAPTER_CONFIG, newestCheckpoint, ofModelAlone } from '../../src/runs/checkpointFolder.ts';
 import type { FileSystem } from '../../src/runs/fileSystem.ts';
 import { withManifest } from '../../src/runs/manifest.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
-import { writeZip } from '../../src/runs/zip.ts';
+import { writeZip } from './zip.ts';
 import { nameOf } from './saved.ts';
 import type { SavedRun, SavedRuns } from './savedRuns.ts';
 

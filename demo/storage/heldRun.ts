@@ -4,7 +4,7 @@ import { InputError } from '../../src/errors.ts';
 import { isDomError } from '../../src/model/checkpoint/opfs.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Checkpoint } from '../../src/grpo/types.ts';
-import { changedKeys } from '../../src/runs/configChanges.ts';
+import { changedKeys } from '../../src/extensions/yaml/index.ts';
 import { loadTrainerCheckpoint, newestCheckpoint, writeCheckpoint } from '../../src/runs/checkpointFolder.ts';
 import type { FolderFiles } from '../../src/runs/fileSystem.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
@@ -79,7 +79,10 @@ export class HeldRun {
     }
   }
 
-  /** Writes a checkpoint, and deletes others that take too much space. If the browser has too little space, deletes earlier runs. */
+  /**
+   * Writes a checkpoint, and deletes other checkpoints of the run that take too much space. If the browser has too little space, deletes
+   * earlier runs.
+   */
   async save(step: number, contents: FolderFiles): Promise<void> {
     const { files } = this.folder;
     await this.#makeSpace(contents);

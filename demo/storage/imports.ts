@@ -2,9 +2,9 @@
 
 import { InputError } from '../../src/errors.ts';
 import { isGguf } from '../../src/model/checkpoint/sourceFiles.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import { readMetrics } from '../../src/runs/readLog.ts';
-import { readZip } from '../../src/runs/zip.ts';
+import { readZip } from './zip.ts';
 import { hasCode, readChanges } from './runChanges.ts';
 import { CHANGES, type RunRecord, type SavedRun, type SavedRuns } from './savedRuns.ts';
 

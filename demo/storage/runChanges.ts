@@ -7,7 +7,7 @@ import type { RuleKind } from '../../src/extensions/modules/index.ts';
 
 export const RULE_KINDS: readonly RuleKind[] = ['reward', 'loss', 'tool'];
 
-/** Names of what a run uses without custom rules. */
+/** Words for the reward, loss and tools of a run without custom rules. */
 export const OWN_RULES: Readonly<Record<RuleKind, string>> = {
   reward: "the task's own reward",
   loss: "the run's own loss",

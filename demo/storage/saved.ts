@@ -11,7 +11,7 @@ const runs = code.then(([{ openSavedRuns }]) => openSavedRuns());
 /** Number of changes that this tab has written: checkpoints, and added or deleted runs. */
 export const changes = signal(0);
 
-/** Undefined if the browser stores no files. */
+/** Returns the store of saved runs; undefined if the browser stores no files. */
 export const savedRuns = (): Promise<SavedRuns | undefined> => runs;
 
 /** Returns the newest saved run. */
@@ -42,7 +42,7 @@ export async function openRun(
   config: TrainConfig,
   { from, hub, onProblem }: { from?: SavedRun; hub: string | undefined; onProblem: (text: string | undefined) => void },
 ): Promise<OpenedRun> {
-  // Requested after a click, so that the browser grants persistent storage, and keeps the files when space runs out.
+  // Request persistent storage, so that the browser keeps the files when space runs out. Browsers grant it after a click.
   void navigator.storage?.persist?.().catch(() => false);
   const [[, { HeldRun }], files] = await Promise.all([code, runs]);
   const listen = (held: HeldRun) => {

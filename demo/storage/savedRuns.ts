@@ -10,7 +10,7 @@ import { readRollouts } from '../../src/runs/readLog.ts';
 import { checkpointSteps } from '../../src/runs/checkpointFolder.ts';
 import { type FileSystem, type FolderFiles, readFileText } from '../../src/runs/fileSystem.ts';
 import { MANIFEST } from '../../src/runs/manifest.ts';
-import { opfsFileSystem } from '../../src/runs/opfs.ts';
+import { opfsFileSystem } from './opfs.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
 import { changesText, readChanges, type RunChange } from './runChanges.ts';
 import { OLDER_BYTES, thinCheckpoints } from './thinning.ts';
@@ -229,7 +229,7 @@ export class SavedRuns {
     return `${ROOT}/${id}`;
   }
 
-  /** Deletes old runs, the rest of deleted ones, and some checkpoints of all runs except the newest. Skips runs that a tab trains. */
+  /** Deletes old runs, what is left of deleted runs, and some checkpoints of all runs except the newest. Skips runs that a tab trains. */
   async prune(keep = KEPT_RUNS): Promise<void> {
     const kept = (await this.#records()).slice(0, keep).map(({ id }) => id);
     for (const id of await this.files.list(ROOT)) {

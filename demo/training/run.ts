@@ -89,7 +89,7 @@ export class Run {
    * evaluations.
    */
   watched = false;
-  /** Step at which the evaluations for `watched` started. */
+  /** Step at which the additional evaluations began that `watched` requests; undefined = none. */
   #watchedFrom: number | undefined;
   readonly #options: PageRunOptions;
   #start: StartEvaluation | undefined;

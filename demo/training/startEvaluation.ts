@@ -9,7 +9,7 @@ import type { TensorMap } from '../../src/model/engine.ts';
 import { loraOf } from '../../src/workers/engineSpec.ts';
 import type { Session } from '../engine/session.ts';
 
-/** Number of problems between two steps. */
+/** Number of problems that are evaluated between two steps. */
 const AT_ONCE = 32;
 
 interface Watch {

@@ -38,7 +38,7 @@ const ESBUILD = ['--bundle', '--format=esm', '--splitting', '--outdir=dist', '--
 const VITE_PAGE = '<!doctype html><body><script type="module" src="/src/main.js"></script></body>\n';
 const NEXT_LAYOUT =
   'export default ({ children }) => <html lang="en"><head><title>next</title></head><body>{children}</body></html>;\n';
-// The server renders the page first, so the package must load there too.
+// Next.js first renders the page on its server, so the package must load in Node too.
 const NEXT_PAGE = `'use client';
 import { useEffect } from 'react';
 import { resolveTrainConfig } from 'webgrpo';

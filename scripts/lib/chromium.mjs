@@ -29,8 +29,7 @@ export function ensureChromium() {
 /** Installs Debian's Chromium on Debian. Elsewhere installs Playwright's build if it can be downloaded, otherwise the distribution's. */
 function installChromium() {
   if (isDebian() && aptInstall('chromium', 'libvulkan1')) return;
-  // First try without system packages (--with-deps): on a machine that cannot download a Chromium, this fails before system packages are
-  // installed.
+  // First try without --with-deps, which installs system packages. If no Chromium can be downloaded, this fails before they are installed.
   const patience = process.env.PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT ?? '10000';
   const env = { PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT: patience };
   if (runLoud('npx', ['playwright', 'install', 'chromium'], { env, errors: false })) {

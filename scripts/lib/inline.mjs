@@ -40,7 +40,7 @@ export function inline() {
 }
 
 /**
- * Options of both builds; nothing is written to disk.
+ * Options that the builds of workers and of pages share; nothing is written to disk.
  * @type {import('vite').BuildOptions}
  */
 const COMMON = {
@@ -111,7 +111,7 @@ async function outputOf(config) {
 }
 
 /**
- * Returns a chunk's code after the licences of its packages.
+ * Returns a chunk's code, preceded by the licences of its packages.
  * @param {import('vite').Rolldown.OutputChunk | import('vite').Rolldown.OutputAsset | undefined} chunk
  */
 function scriptOf(chunk) {

@@ -25,7 +25,7 @@ export function lavapipe() {
   return /llvmpipe|lavapipe/i.test(probe(env)?.name ?? '') ? env : undefined;
 }
 
-/** Like lavapipe, but installs it if apt-get can: from the distribution, otherwise from Debian 12's backports. */
+/** Like the function `lavapipe`, but installs the driver if apt-get can: from the distribution, otherwise from Debian 12's backports. */
 export function ensureLavapipe({ hasApt } = thisSystem()) {
   const found = lavapipe();
   if (found || !hasApt) return found;

@@ -124,3 +124,28 @@ export function lessonStills() {
     },
   };
 }
+
+/** A rule that only demo/lessons/kit/lesson.css has. */
+const KIT_RULE = '[data-embed]';
+
+/**
+ * Vite plugin: links the styles of the kit before a lesson's own, which overrule them. The bundler orders them by its chunks.
+ * @returns {import('vite').Plugin}
+ */
+export function kitFirst() {
+  return {
+    name: 'kit-first',
+    transformIndexHtml: {
+      order: 'post',
+      handler(html, { bundle = {} }) {
+        const links = html.match(/<link rel="stylesheet"[^>]*>/g) ?? [];
+        const kit = links.find((link) => {
+          const made = bundle[/href="[./]*([^"]+)"/.exec(link)?.[1] ?? ''];
+          return made?.type === 'asset' && String(made.source).includes(KIT_RULE);
+        });
+        const [first] = links;
+        return !kit || !first || kit === first ? html : html.replace(kit, '').replace(first, kit + first);
+      },
+    },
+  };
+}

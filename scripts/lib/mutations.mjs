@@ -253,7 +253,7 @@ export const MUTATIONS = [
   },
   {
     name: 'queue: a group is taken twice',
-    file: 'src/grpo/queue/experienceQueue.ts',
+    file: 'src/extensions/pipelines/experienceQueue.ts',
     find: 'if (group) this.#remove(group);',
     replace: '',
     tests: unit('experienceQueue'),

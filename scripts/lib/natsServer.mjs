@@ -12,7 +12,7 @@ export function ensureNatsServer({ hasApt } = thisSystem()) {
   if (!hasApt) return false;
   say('nats-server: not installed; installing it with apt-get for the tests of rooms');
   if (!aptInstall('nats-server')) return false;
-  // Debian's package starts a service on port 4222; tests start their own servers.
+  // Debian's package starts a service on port 4222. Stop it, because tests start their own servers.
   if (existsSync('/run/systemd/system')) asRoot('systemctl', 'disable', '--now', 'nats-server');
   return natsServerPath() !== '';
 }

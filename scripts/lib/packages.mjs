@@ -46,7 +46,7 @@ export function stalePackage(root, which) {
   if (!existsSync(recordFile)) return 'not installed';
   const [locked, installed] = [packagesOf(join(root, 'package-lock.json')), packagesOf(recordFile)];
   for (const [path, { version, dev, optional, devOptional, link }] of Object.entries(locked)) {
-    // Optional packages are for other systems.
+    // An optional package can be for another system, so it may be missing.
     if (path === '' || optional || devOptional || link || (dev && !which.dev)) continue;
     const found = installed[path]?.version;
     if (found !== version)

@@ -5,7 +5,7 @@
 import type * as v from 'valibot';
 import { type DocumentedKey, keyDocs } from '../../src/grpo/config/keys.ts';
 import { TRAIN_SCHEMA } from '../../src/grpo/config/schema/index.ts';
-import { SFT_SCHEMA } from '../../src/grpo/config/sftSchema.ts';
+import { SFT_SCHEMA } from '../../src/extensions/sft/schema.ts';
 
 /** The fields of a valibot schema that this file reads. A pipe has the fields of its first schema, which describes the input. */
 interface Shape {
@@ -21,15 +21,15 @@ interface Shape {
 /** Name of the type of `v.custom` schemas. */
 const RUBRIC = 'RubricInput';
 
-/** Returns declarations that replace those of src/grpo/config/input.ts, with the same names. */
-export function printedInputs(): string {
-  return [
+/** Returns, by source file, declarations that replace those of the file, with the same names. */
+export const printedInputs = (): Record<string, string> => ({
+  'src/grpo/config/input.ts': [
     '/** Configs, as a user writes them. */',
-    `import type { ${RUBRIC} } from '../../tasks/rewards/rubric/parse.ts';`,
+    `import type { ${RUBRIC} } from './schema/reward.ts';`,
     ...interfaces(TRAIN_SCHEMA, 'TrainConfigInput', ''),
-    ...interfaces(SFT_SCHEMA, 'SftConfigInput', 'Sft'),
-  ].join('\n\n');
-}
+  ].join('\n\n'),
+  'src/extensions/sft/input.ts': interfaces(SFT_SCHEMA, 'SftConfigInput', 'Sft').join('\n\n'),
+});
 
 /** Returns one interface for the schema and one for each part in it. @param prefix prefix of the names of parts */
 function interfaces(schema: v.GenericSchema, root: string, prefix: string): string[] {

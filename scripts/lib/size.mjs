@@ -34,7 +34,7 @@ export async function pageFiles(folder) {
 }
 
 /**
- * Returns the bytes of `entries` and of everything that they import at load time. Later imports are not counted.
+ * Returns the bytes of `entries` and of everything that they import statically. Dynamic imports are not counted.
  * @param {Map<string, string>} files
  * @param {string[]} entries
  */

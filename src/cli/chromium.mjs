@@ -118,7 +118,10 @@ export function swiftShaderBeside(chromium) {
 export function hasVulkanDriver(env) {
   if (env.VK_ADD_DRIVER_FILES) return true;
   const home = env.HOME || homedir();
-  /** @param {string | undefined} list @param {string} otherwise */
+  /**
+   * Splits a list of folders, as an environment variable has it, at each colon.
+   * @param {string | undefined} list @param {string} otherwise the list to split if `list` is missing or empty
+   */
   const paths = (list, otherwise) => (list || otherwise).split(':');
   const roots = [
     ...paths(env.XDG_CONFIG_HOME, join(home, '.config')),

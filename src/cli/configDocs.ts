@@ -3,7 +3,7 @@
 import { type DocumentedKey, keyDocs, MOST } from '../grpo/config/keys.ts';
 import { OTHER_NAMES, PEER_NAMES } from '../grpo/config/peerNames.ts';
 import { TRAIN_SCHEMA } from '../grpo/config/schema/index.ts';
-import { SFT_SCHEMA } from '../grpo/config/sftSchema.ts';
+import { SFT_SCHEMA } from '../extensions/sft/index.ts';
 import { InputError } from '../errors.ts';
 
 const SCHEMAS = { train: TRAIN_SCHEMA, sft: SFT_SCHEMA };
@@ -41,13 +41,13 @@ export function configMarkdown(): string {
     'For anyone who writes a YAML or an override. Here you can look up what a key does, its default and what is allowed.',
     '',
     'Printed from the schemas by `npm run -s webgrpo -- config --markdown`. Any key can be set on the command line as `actor.optim.lr=1e-4`. Unknown',
-    "keys are errors. If the default is empty, the column `why` says what a missing key means. The column verl has the key's path in verl 0.9, and is empty if verl",
-    "has no such key. TRL's names: [from-trl-verl.md](from-trl-verl.md).",
+    "keys are errors. If the default is empty, the column `why` says what a missing key means. The column verl has the key's path in verl 0.9, and is empty if verl has no such key.",
+    "TRL's names of the keys: [from-trl-verl.md](from-trl-verl.md).",
     '',
     `Largest allowed counts: ${Object.entries(MOST)
       .map(([unit, most]) => `${unit} ${most}`)
-      .join(', ')}, other units 2^31. These limits are far`,
-    'above the largest published runs; a run with larger counts would hang. A step can have at most 1048576 samples.',
+      .join(', ')}, other units 2^31.`,
+    'These limits are far above the largest published runs; a run with larger counts would hang. A step can have at most 1048576 samples.',
     '',
     '## Training: `webgrpo train`',
     ...table(keyDocs(TRAIN_SCHEMA), true),

@@ -45,8 +45,8 @@ export async function installDawn(): Promise<void> {
 export const made: GPU[] = [];
 
 /**
- * Creates Dawn on a hardware GPU, or on the Vulkan driver that the user selected. Without either, selects the SwiftShader of an installed
- * Chromium by VK_ICD_FILENAMES, which Vulkan reads when an instance is created, and creates a second instance.
+ * Creates Dawn on a hardware GPU, or on the Vulkan driver that the user selected. Without either, sets VK_ICD_FILENAMES to the SwiftShader
+ * of an installed Chromium and creates a second instance of Dawn, because Vulkan reads the variable only when an instance is created.
  */
 async function withDriver(create: () => GPU): Promise<GPU> {
   const make = async () => {
@@ -130,8 +130,9 @@ function restWhileWaiting(): void {
 }
 
 /**
- * Calls `rest` once per turn of the event loop while any work is in flight. There is only one loop: a training step requests its next
- * result before the loop sees that the last one has arrived, so a loop per request would add up the pauses.
+ * Calls `rest`, in which the thread sleeps, once per turn of the event loop while any work is in flight. All work in flight shares one
+ * loop: a training step requests its next result before the loop sees that the last one has arrived, so with a loop per request the thread
+ * would sleep several times per turn.
  */
 export function restLoop(rest: () => void): { begin: () => void; end: () => void } {
   let waiting = 0;

@@ -80,7 +80,7 @@ export function diskFiles(fs: FsOperations = promises): FileSystem {
       await make(temporary);
       await place(temporary);
     } catch (error) {
-      // An error of this deletion is ignored in favour of `error`. `tidy` deletes the path later.
+      // If the temporary path cannot be deleted, only `error` is reported. `tidy` deletes the path later.
       await fs.rm(temporary, { recursive: true, force: true }).catch(() => undefined);
       throw error;
     }
@@ -132,12 +132,12 @@ export function diskFiles(fs: FsOperations = promises): FileSystem {
     size: async (path) => {
       const found = await stat(path);
       // Only regular files have a size here: reading a pipe could wait forever, and a folder has no bytes.
-      if (found?.isFile() === false) throw new InputError(`${path} is not a file. Give a folder of files.`);
+      if (found?.isFile() === false) throw new InputError(`${path} is not a regular file. Give another folder.`);
       return found?.size;
     },
     async read(path, begin, end) {
       try {
-        // Reading a device such as /dev/zero would never end.
+        // A device is refused, because reading one such as /dev/zero would never end.
         if ((await stat(path))?.isCharacterDevice()) throw new InputError(`Cannot read ${path}: it is a device.`);
         if (begin === undefined || end === undefined) return await fs.readFile(path);
         return await readRange(fs, path, begin, end);

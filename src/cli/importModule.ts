@@ -8,7 +8,7 @@ import { describe, InputError, isA } from '../errors.ts';
 import { registerAdvantage, registerPolicyLoss, registerRecipe } from '../grpo/config/register.ts';
 import { defineLoss } from '../grpo/losses/index.ts';
 import { registerAgentLoop } from '../rollout/agent/loop.ts';
-import { type JsonlReward, scored } from '../tasks/jsonl/task.ts';
+import { type JsonlReward, scored } from '../extensions/tasks/index.ts';
 import { sharedCount } from '../shared.ts';
 import type { Task } from '../tasks/task.ts';
 import type { FlagSpec } from './args.ts';

@@ -5,6 +5,8 @@
  */
 
 import { version } from '../../package.json';
+import '../engineParts.ts';
+import '../trainerParts.ts';
 import {
   describe,
   DeviceLostError,

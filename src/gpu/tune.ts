@@ -19,7 +19,7 @@ const GAIN = 1.05;
 
 interface TunedRows {
   rows: number;
-  /** Microseconds of one product with that many rows, by tile. */
+  /** Microseconds of one product with `rows` rows, by the tile that computes it. */
   us: Partial<Record<MatmulVariant, number>>;
 }
 

@@ -60,6 +60,6 @@ export async function abandon({ model, rollout }: TrainerEngine, inFlight: InFli
     () => rollout.resetCache(),
     () => rollout.takeStats(),
   ];
-  // Errors of these calls are ignored, because they also reject if the device is lost.
+  // Errors of the calls in `forget` are ignored, because these also reject if the device is lost.
   for (const one of forget) await Promise.allSettled([(async () => one())()]);
 }

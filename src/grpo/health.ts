@@ -14,7 +14,7 @@ import type { StepTokens } from './update/stepTokens.ts';
 const FAULTS_TO_STOP = 3;
 /** A fault is reported after this many steps in a row without a nonzero advantage. */
 const SILENT_STEPS = 5;
-/** When a run and `webgrpo doctor` report failing tool calls, and the texts of that report. */
+/** Thresholds above which a run and `webgrpo doctor` report failing tool calls, and the texts of that report. */
 export const CALLS_FAIL = {
   /** A step counts as failing if at least this share of its tool calls failed. */
   share: 0.9,

@@ -281,7 +281,7 @@ export function throughput(stats: RolloutStats, trained: number, seconds: Record
     'perf/trained_tokens': trained,
     'perf/gen_tokens_per_s': stats.generatedTokens / seconds.gen,
     'perf/throughput': (stats.generatedTokens + stats.prefillTokens) / seconds.step,
-    // The next two shares depend on when requests arrived, so they can differ between two otherwise equal runs.
+    // cached_tokens_share and wasted_rows_share depend on when requests arrived, so they can differ between equal runs.
     'timing_engine/cached_tokens_share': context > 0 ? stats.cachedTokens / context : 0,
     'timing_engine/wasted_rows_share': stats.liveRows > 0 ? stats.wastedRows / stats.liveRows : 0,
     ...speculation(stats),

@@ -8,8 +8,8 @@ import type { TrainConfig } from './config/types.ts';
 import type { Metrics } from './metrics.ts';
 
 /**
- * Returns the reason if the metrics of a step end the run; undefined otherwise. Throws InputError if a step does not
- * report the metric: for an evaluation metric, a step with an evaluation; for any other metric, `firstStep`.
+ * Returns the reason if the metrics of a step end the run; undefined otherwise. Throws InputError if the configured
+ * metric is missing where it should be: an evaluation's metric after an evaluation, any other metric in the first step.
  */
 export function goalReached({ trainer }: TrainConfig, metrics: Metrics, firstStep: boolean): string | undefined {
   if (!trainer.stopWhen) return undefined;
@@ -33,12 +33,12 @@ export function goalReached({ trainer }: TrainConfig, metrics: Metrics, firstSte
 /** True for a metric that only evaluations have. */
 export const isEvaluation = (metric: string): boolean => metric.startsWith('val-');
 
-/** True if greedy answers end the run, so that every evaluation must include them. */
+/** True if `stopWhen` reads a metric of greedy answers, so that every evaluation must generate greedy answers too. */
 export const readsGreedy = ({ trainer }: TrainConfig): boolean => trainer.stopWhen?.metric.endsWith('/greedy') ?? false;
 
 /**
  * Returns whether the step is followed by an evaluation, and whether it is the start or the end of the run. Evaluations
- * there also include greedy answers.
+ * at the start and the end also include greedy answers.
  */
 export function evaluationAt({ trainer }: TrainConfig, step: number): { isDue: boolean; isEnd: boolean } {
   const { testFreq, totalTrainingSteps } = trainer;

@@ -5,16 +5,15 @@ import { abandon, exportCheckpoint, importCheckpoint, isSaveDue } from './checkp
 import type { TrainConfig } from './config/types.ts';
 import { greedyBaselines } from './generate/greedyBaselines.ts';
 import { ProblemQueue } from './generate/problems.ts';
-import type { InFlight, SampleSource, SourceOptions } from './generate/samples.ts';
+import { ignoreCancelled, type InFlight, type SampleSource, type SourceOptions } from './generate/samples.ts';
 import { checkedProblems, completedConfig } from './generate/trainingSet.ts';
 import { unlessEnded, validate, type ValidateOptions } from './generate/validate.ts';
 import { type Fault, RunHealth, SampleFaults } from './health.ts';
 import { LiveRun, type LiveSettings, type Rules } from './live.ts';
 import type { Metrics } from './metrics.ts';
 import { restoreParts, statesOf, type StatefulParts } from './parts.ts';
-import { ignoreCancelled } from './pipeline/asyncGroups.ts';
 import { sampleSource } from './pipeline/source.ts';
-import { ScoredTask } from './rewards/scoredTask.ts';
+import { ScoredTask } from './generate/scoredTask.ts';
 import { stepMetrics, StepTimer } from './stepMetrics.ts';
 import { evaluationAt, goalReached, readsGreedy } from './stopWhen.ts';
 import { type Events, eventsOf, type GrpoTrainerOptions } from './trainerOptions.ts';
@@ -134,8 +133,9 @@ export class GrpoTrainer {
 
   /**
    * Replaces the reward, the loss or the tools from the next step on; a rule that `rules` does not name stays as it is.
-   * The task is then a plain object. Checkpoints do not store rules: a caller that resumes must pass them again. Throws
-   * InputError if models score the run.
+   * A new reward or new tools are put into a copy of the task, which is a plain object even if the task is an instance of
+   * a class. Checkpoints do not store rules: a caller that resumes must pass them again. Throws InputError for a new
+   * reward if reward models score the run.
    */
   replace(rules: Rules): void {
     this.#live.replace(rules);

@@ -7,7 +7,7 @@ import type { TrainConfig } from './config/types.ts';
 import type { SampleSource } from './generate/samples.ts';
 import type { AsyncCustomLoss } from './losses/types.ts';
 import type { PolicyLoss } from './losses/index.ts';
-import type { RollouterFactory } from './pipeline/asyncGroups.ts';
+import type { RollouterFactory } from './pipeline/source.ts';
 import type { TrainerEngine, TrainerEvents } from './types.ts';
 
 /** Options of a trainer: its parts and its event handlers. */

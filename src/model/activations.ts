@@ -13,11 +13,11 @@ export interface LayerActivations {
   /** [N, C] the layer's input */ x: View;
   /** [N, C] */ h1: View;
   /** [N] */ rstd1: View;
-  /** [N, (H + 2K) * D] */ qkv: View;
+  /** [N, (H + 2K) * D] queries, keys and values before RoPE */ qkv: View;
   /** [N, (H + 2K) * D] after q/k norm (Qwen3); scratch that the layers share */ normed?: View;
   /** [N, H + K] */ qkRstd?: View;
   /** [N, H * D] queries after RoPE */ q: View;
-  /** [rows, 2 * K * D] */ kv: View;
+  /** [rows, 2 * K * D] keys after RoPE, and values; the cache in rollout */ kv: View;
   /** [N, H * D] */ att: View;
   /** [N, H] */ lse: View;
   /** [N, C] after attention */ xMid: View;

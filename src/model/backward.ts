@@ -26,16 +26,16 @@ export interface BackwardScratch {
   /** [N, 2F] */ dgu: View;
   /** [N, H * D] */ datt: View;
   /** [N, H * D] */ dq: View;
-  /** [N, 2 * K * D] */ dkv: View;
+  /** [N, 2 * K * D] gradient of keys and values */ dkv: View;
   /** [N, H] */ delta: View;
-  /** [N, (H + 2K) * D] */ dqkv: View;
+  /** [N, (H + 2K) * D] gradient of the qkv product's output */ dqkv: View;
   /** [blocks, max(C, 2 * D)] partial sums of norm gradients, one row per block of rows */ partial: View;
   /**
    * Transposed copy of a weight matrix, written just before its use, with space for the largest one. Undefined if
    * products read packed matrices directly.
    */
   transposed?: View;
-  /** [N, T] gradient of x A of the adapters, if the model has adapters */ dt?: View;
+  /** [N, T] gradient of the adapters' x A, if the model has adapters; T = columns of A */ dt?: View;
 }
 
 /** Gradients of the trained parameters: every weight, or only the adapters. */

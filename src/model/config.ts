@@ -4,6 +4,7 @@
  * Legend of dims, used in every shape comment of this project:
  *   B sequences  T tokens  N rows (tokens of many sequences concatenated)  C hidden  H query heads  K key/value heads
  *   D head dim  F MLP width  V vocabulary  L layers  G samples per prompt  S samples  E predicted tokens  R head rows
+ *   P positions
  */
 
 import { InputError } from '../errors.ts';
@@ -270,8 +271,8 @@ function readRope(json: Json, theta: number): Pick<ModelConfig, 'ropeTheta' | 'r
   const key = isObject(json['rope_parameters']) ? 'rope_parameters' : 'rope_scaling';
   const rope = json[key] ?? {};
   if (!isObject(rope)) throw new InputError(`config.json: "${key}" is ${show(rope)}, but must be an object or null.`);
-  // In transformers 5 this object can hold one set of parameters for each type of layer, or a factor for rotating only
-  // a part of each head.
+  // In transformers 5 `rope_parameters` can hold one set of parameters for each type of layer, or a factor for rotating
+  // only a part of each head.
   const own = Object.entries(rope).find(
     ([name, value]) => isObject(value) || (name === 'partial_rotary_factor' && value !== 1),
   );

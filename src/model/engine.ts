@@ -121,7 +121,7 @@ export interface DrawBounds {
 
 /** Numbers of one optimizer step. Betas and eps are AdamW's; Muon uses them for parameters other than matrices. */
 export interface OptimizerOptions {
-  /** Name of the engine's optimizer. Throws if it is given and differs. */
+  /** Name of the optimizer that the caller expects. A step throws if the engine has another one. Default: no check. */
   optimizer?: OptimizerName;
   /** Learning rate of this step. */
   lr: number;
@@ -129,7 +129,7 @@ export interface OptimizerOptions {
   beta1: number;
   /** Decay of the running mean of the squared gradient. */
   beta2: number;
-  /** Constant added to the root of that mean. */
+  /** Constant added to the root of the running mean of the squared gradient. */
   eps: number;
   /** Weight decay, decoupled from the gradient, except for SGD, where it is added to the gradient as in PyTorch. */
   weightDecay: number;

@@ -64,7 +64,7 @@ export function recordForward(
 }
 
 /**
- * Returns the settings with which adapters take part in a pass; undefined if the model has no adapters or they are off.
+ * Returns the settings of the adapters in a pass; undefined if the model has no adapters or they are off.
  */
 export function loraPass(
   { lora }: LlamaModel,

@@ -32,7 +32,10 @@ export interface ModelOptions {
   form?: MatrixForm | undefined;
   /** True to store activations as 16-bit floats; needs the WebGPU feature shader-f16. */
   half?: boolean | undefined;
-  /** Code of packed formats. Required if `form` is a packed one, or if there are `stored` formats. */
+  /**
+   * Operations on packed formats, which are loaded only if needed. Required if `form` is a packed one, or if there are
+   * `stored` formats.
+   */
   packing?: Packing | undefined;
   /**
    * Packed formats of tensors that stay as they are in the file. Only if `form` is not set and only adapters are
@@ -102,7 +105,7 @@ export function freeModel(gpu: Gpu, { weights, lora, rope }: LlamaModel): void {
   gpu.free(rope);
 }
 
-/** [P, D] cos | sin */
+/** Returns the rotary table [P, D]: the cosines of a position, then its sines. */
 function ropeTable(config: ModelConfig, maxPositions: number): Float32Array {
   const { cos, sin } = ropeTables(config, maxPositions);
   const pairs = config.headDim / 2;

@@ -16,7 +16,7 @@ interface BatchBuffers {
   tokenIds: View;
   tokenStart: View;
   /** [N, 4] */ ranges: View;
-  /** [R] or [R + 1] */ headRows: View;
+  /** [R]; rowStart is [R + 1] */ headRows: View;
   rowStart: View;
   /** [E] */ rowEntries: View;
   entryRow: View;

@@ -110,9 +110,12 @@ interface ComparedRow {
   /** pass@1 of held-out problems before training, mean over seeds; null if not measured. */
   before: number | null;
   after: Spread | null;
-  /** 95% interval of `after` over the held-out problems. Ignores differences between seeds. Null if unknown. */
+  /** 95% interval of `after`, the pass@1 after training, over the held-out problems. Ignores differences between seeds. Null if unknown. */
   interval: PassInterval | null;
-  /** p-value of a permutation test over seeds: `after` against that of the first algorithm. Null for the first one, or if not measured. */
+  /**
+   * p-value of a permutation test over seeds: pass@1 after training against that of the first algorithm. Null for the first one, or if not
+   * measured.
+   */
   pValue: number | null;
   greedy: Spread | null;
   /** First evaluated step at which the mean over seeds is at least the target. */
@@ -169,7 +172,10 @@ const stepsOf = (history: readonly Metrics[]): Metrics[] =>
 
 const isKnown = (value: number | undefined): value is number => value !== undefined;
 
-/** Returns the settings without the loss. If every ratio is 1, losses are equal, but advantage and aggregation can still differ. */
+/**
+ * Returns the settings without the name of the loss: advantage and aggregation. If every importance ratio is 1, all losses are equal, but
+ * these two can still differ.
+ */
 const afterLoss = (settings: string): string => settings.replace(/^[^,]*/, '');
 
 /** Metrics that can differ between identical runs: times, and the value of the loss. */

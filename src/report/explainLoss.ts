@@ -2,7 +2,7 @@
 
 import type { Metrics } from '../grpo/metrics.ts';
 
-/** If a larger fraction of the groups has no signal, the explanation is about these groups instead of the loss. */
+/** If a larger fraction of the groups than this has no signal, the explanation is about these groups instead of the loss. */
 const MOSTLY_SILENT = 0.9;
 
 /**

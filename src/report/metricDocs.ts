@@ -14,59 +14,61 @@ export interface MetricDoc {
 export const METRIC_DOCS: Readonly<Record<string, MetricDoc>> = {
   'critic/score/mean': {
     means: 'mean reward of the samples that the step learned from',
-    healthy: 'It rises, with jumps: each step has other problems.',
+    healthy: 'The reward rises, with jumps: each step has other problems.',
   },
   'val-core/<set>/acc/mean@<n>': {
     means: 'share of held-out problems solved by a sampled answer (pass@1)',
-    healthy: 'It rises with the reward. If only the reward rises, read the samples.',
+    healthy: 'pass@1 rises with the reward. If only the reward rises, read the samples.',
   },
   'val-core/<set>/acc/greedy': {
     means: 'share of held-out problems solved by greedy decoding',
-    healthy: 'It rises, often more than the sampled share.',
+    healthy: 'Greedy accuracy rises, often more than pass@1.',
   },
   'critic/acc/mean': {
     means: 'share of right samples, whatever the reward pays',
-    healthy: 'It rises with the reward. If it falls, the reward pays for something else.',
+    healthy: 'The share of right samples rises with the reward. If it falls, the reward pays for something else.',
   },
   frac_reward_zero_std: {
     means: 'share of silent groups, whose scores are all equal',
-    healthy: 'It is low at first. Near 1, problems are too hard or too easy, and nothing is learned.',
+    healthy:
+      'The share of silent groups is low at first. Near 1, problems are too hard or too easy, and nothing is learned.',
   },
   'actor/entropy': {
     means: 'how uncertain the model is about its next token, in nats',
-    healthy: 'It falls slowly. At 0 the samples of a group are all alike, and nothing is left to compare.',
+    healthy: 'Entropy falls slowly. At 0 the samples of a group are all alike, and nothing is left to compare.',
   },
   'actor/ppo_kl': {
     means: 'how far the updates of a step moved the policy from the one that sampled, in nats per token',
-    healthy: 'It stays near 0. A spike is a step that went too far.',
+    healthy: 'The KL stays near 0. A spike is a step that went too far.',
   },
   'actor/kl_loss': {
     means: 'distance from the start model, in nats',
-    healthy: 'It grows slowly.',
+    healthy: 'The distance grows slowly.',
   },
   'actor/grad_norm': {
     means: 'norm of the gradient before clipping: how strongly a step pulls at the weights',
-    healthy: 'It is steady, and falls when little is left to learn. Sudden growth precedes a collapse.',
+    healthy: 'The norm is steady, and falls when little is left to learn. Sudden growth precedes a collapse.',
   },
   'actor/pg_loss': {
     means: 'policy loss, whose gradient the optimizer follows',
-    healthy: 'It can be anything near 0. Do not judge a run by it: read the reward.',
+    healthy: 'The loss can be anything near 0. Do not judge a run by it: read the reward.',
   },
   'response_length/mean': {
     means: 'mean number of tokens after the prompt, tool outputs included',
-    healthy: 'It depends on the task. At its limit, answers are truncated.',
+    healthy: 'The length depends on the task. At its limit, answers are truncated.',
   },
   'stop/max_tokens': {
     means: 'share of samples that were truncated at their limit of tokens; absent if none',
-    healthy: 'It is 0 or low. Truncated answers get no reward, so the model learns to write less.',
+    healthy:
+      'The share of truncated samples is 0 or low. Truncated answers get no reward, so the model learns to write less.',
   },
   'training/rollout_probs_diff_max': {
     means: 'largest difference of probabilities that sampler and trainer computed for the same token',
-    healthy: 'It is 0 on policy on one adapter. Otherwise it shows stale or imprecise weights.',
+    healthy: 'The difference is 0 on policy on one adapter. Otherwise it shows stale or imprecise weights.',
   },
   'tool_call_counts/error_rate': {
     means: 'failed tool calls over all calls; absent without calls',
-    healthy: 'It is near 0. From 0.9 in three steps a warning is printed.',
+    healthy: 'The error rate is near 0. From 0.9 in three steps a warning is printed.',
   },
 };
 

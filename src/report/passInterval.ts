@@ -1,6 +1,6 @@
 /**
- * Intervals of pass rates and of their differences, and a test between methods. An interval is over the problems of a rate, the test over
- * the seeds of two methods.
+ * Confidence intervals of pass rates and of their differences, and a test of the difference between two methods. An interval accounts for
+ * the choice of the problems, the test for the differences between seeds.
  */
 
 import { mulberry32 } from '../model/random.ts';
@@ -60,7 +60,7 @@ export function pairedDifference(a: readonly (readonly number[])[], b: readonly 
   const spreads = Math.sqrt(covariance(ratesA, ratesA) * covariance(ratesB, ratesB));
   const together = spreads > 0 ? covariance(ratesA, ratesB) / spreads : 0;
   const mean = to.mean - from.mean;
-  // Rounding can make the value under the root slightly negative.
+  // Negative values under the root, which can result from rounding, count as 0.
   const reach = (x: number, y: number) => Math.sqrt(Math.max(0, x ** 2 - 2 * together * x * y + y ** 2));
   return {
     mean,

@@ -1,11 +1,19 @@
 /** Types of the requests and answers between agent loops (main thread) and the rollout server (GPU worker). */
 
-import type { ArgumentSchema } from '../tasks/toolSchema.ts';
-import type { CallableTool, CallFormat } from './constrained/toolGrammar.ts';
+import type { ArgumentSchema, ToolSchema } from '../tasks/toolSchema.ts';
 import type { TurnSpan } from './server/turnClock.ts';
 import type { DrawnSoFar, SampleArrays } from './tokenLog.ts';
 
 export type { DrawnSoFar } from './tokenLog.ts';
+
+/** Name and parameters of a tool, as plain data that can be sent to a worker. */
+export interface CallableTool {
+  name: string;
+  parameters: ToolSchema;
+}
+
+/** Same names as `rollout.multiTurn.format`. */
+export type CallFormat = 'hermes' | 'qwen3_coder' | 'glm' | 'llama3_json';
 
 /** Sampling settings of a turn. */
 export interface SamplingParams {
@@ -54,6 +62,13 @@ export interface SamplingParams {
   /** Number of most likely tokens to return at each position, at most 8; 0 = off. */
   topLogprobs?: number;
 }
+
+/** Settings of a request that constrain its turn. */
+export type TurnConstraint = Pick<SamplingParams, 'toolCalls' | 'toolCallFormat' | 'requiredCalls' | 'jsonSchema'>;
+
+/** True if the constraint can forbid tokens in the turn. */
+export const isConstrained = ({ toolCalls = [], jsonSchema }: TurnConstraint): boolean =>
+  toolCalls.length > 0 || jsonSchema !== undefined;
 
 /**
  * Request for one turn of one sample, as in verl's server mode. The context is always the full token sequence so far. The engine recomputes
@@ -155,7 +170,7 @@ export interface RolloutStats {
   draftTokens: number;
   /** Guesses that were right. */
   acceptedTokens: number;
-  /** Number of sequences, summed over passes that checked guesses. */
+  /** Number of sequences whose guesses were checked, summed over passes. */
   verifications: number;
 }
 

@@ -25,7 +25,7 @@ export class KeptCheckpoints {
   #best: { step: number; value: number } | undefined;
   /** Step of a checkpoint that the next checkpoint replaces. */
   #passing: number | undefined;
-  /** True if the metric has occurred in a line. */
+  /** True if a line of metrics has had trainer.metricForBestModel. */
   #seen = false;
 
   /**

@@ -134,7 +134,8 @@ export class RunFolder {
     for (let n = 1; ; n++) {
       const path = this.file(`config-${n}.yaml`);
       const taken = await this.files.exists(path);
-      // A file with the same text exists if a run was killed before the new config was written.
+      // If a run was killed after it wrote the copy and before the new config was written, a file with the same text exists already and is
+      // used.
       if (taken && (await readFileText(this.files, path)) !== text) continue;
       if (!taken) await this.files.write(path, text);
       return path;

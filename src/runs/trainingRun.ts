@@ -141,7 +141,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
   #savedStep = -1;
   /** True if the config differs from the checkpoint's config. */
   #isChanged = false;
-  /** The last step on this device. */
+  /** Last step that ended on this device, or after which the run resumed on it; -1 before that. */
   #step = -1;
   #hasHadEngine = false;
   #keptAt = -Infinity;
@@ -339,8 +339,8 @@ export class TrainingRun<S extends RunSession = RunSession> {
     }
     await this.#host.onFolder?.(isOwn ? step : undefined, session);
     if (behind) return;
-    // The next checkpoint replaces that of an interrupted run. It does not replace the last one of a run whose number of steps was raised
-    // since.
+    // The next checkpoint replaces the checkpoint that an interrupted run saved only to resume from. It does not replace the last
+    // checkpoint of a finished run whose number of steps was raised since.
     const isPassing = !this.#isChanged && !config.trainer.stopWhen && !this.#isAsked(this.#savedStep);
     const passing = isPassing ? this.#savedStep : undefined;
     this.kept = await KeptCheckpoints.open(folder, config.trainer, { history: this.history, passing });
@@ -383,7 +383,8 @@ export class TrainingRun<S extends RunSession = RunSession> {
   async #keep(trainer: GrpoTrainer, session: S, passing = false, made?: Checkpoint): Promise<void> {
     const { behind, folder } = this.#options;
     const { step } = trainer.state;
-    // Before the first step, a saved state would be the same as a restart.
+    // A run that does not wait for its files saves nothing before its first step, because resuming from that state would be the same as
+    // a new start.
     if (step === this.keptStep || (behind && (step === 0 || this.#isTooLarge(session, behind)))) return;
     const start = performance.now();
     const checkpoint = made ?? (await trainer.checkpoint());

@@ -8,6 +8,9 @@ import { type ArgsOf, checkToolSchema, isObject, type ToolSchema } from './toolS
 export type { ToolOutput } from './toolOutput.ts';
 export type { ArgumentSchema, ToolSchema } from './toolSchema.ts';
 
+/** Names of the tools that `task.tools` can add to any task. */
+export const SHIPPED_TOOLS = ['calculator', 'javascript'] as const;
+
 /** A tool as agent loops use it. `defineTool` creates one with typed arguments and state. */
 export interface Tool {
   /** Name of the tool: 1 to 64 letters, digits, ".", "_" and "-". */

@@ -13,7 +13,7 @@ import type { KernelTuning } from '../model/kernels/tuning.ts';
 import { optimizerOf, type OptimizerSpec } from '../model/optimizer/spec.ts';
 import type { Weights } from '../model/weights/load.ts';
 import type { StoredFormats } from '../model/weights/plan.ts';
-import type { SpeculativeOptions } from '../rollout/speculative/ngramProposer.ts';
+import type { SpeculativeOptions } from '../rollout/server/tokenSource.ts';
 import type { DecoderSizes } from '../rollout/decode/decoder.ts';
 import type { AsyncScheduling, KvCachePolicy, Preemption } from '../rollout/server/server.ts';
 
@@ -42,8 +42,8 @@ export interface EngineSpec {
   rollout?: DecoderSizes;
   /**
    * Weights that rollout samples from. shared = the buffers that training writes. copy = a second set on the same device. stream = weights
-   * on another device. With stream, the engine trains and has no rollout, unless `use` is 'generate', which makes it the other engine
-   * (`splitSpecs`). Only for engine wgsl. Default: shared.
+   * on another device, which needs two engines (`splitSpecs`): one only trains, the other, with `use` 'generate', only generates. Only for
+   * engine wgsl. Default: shared.
    */
   rolloutWeights?: 'shared' | 'copy' | 'stream' | undefined;
   /**
@@ -96,7 +96,7 @@ export interface EngineSpec {
   dtype?: 'float16' | undefined;
 }
 
-/** Another model on the same device, with its own tokenizer. */
+/** A judge model on the same device as the policy, with its own tokenizer. */
 export interface JudgeModel {
   config: ModelConfig;
   weights: Weights;

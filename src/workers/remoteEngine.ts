@@ -11,10 +11,9 @@ import type { ModelEngine } from '../model/engine.ts';
 import type { WeightReceiver, WeightSender } from '../model/weights/stream.ts';
 import { modelTokenizer } from '../model/tokenizer/modelTokenizer.ts';
 import { vocabularyOf } from '../model/tokenizer/vocabulary.ts';
-import type { GenerateRequest, Generation, RolloutEngine } from '../rollout/types.ts';
+import { type GenerateRequest, type Generation, isConstrained, type RolloutEngine } from '../rollout/types.ts';
 import type { EngineApi, EngineDescription, FailedGeneration, ModelRole, OpenedModel } from './engineApi.ts';
 import type { EngineSpec, JudgeModel } from './engineSpec.ts';
-import { isConstrained } from '../rollout/constrained/callLanguage.ts';
 import { rolloutPlace } from './modelOptions.ts';
 
 export interface RemoteEngine extends TrainerEngine {
@@ -231,7 +230,8 @@ function remoteRollout(
     release: (requestId) => {
       if (released.push(requestId) === 1) queueMicrotask(flushReleased);
     },
-    // Deferred, because requests of the same task are sent at its end, and the abort must arrive after them.
+    // The abort is sent in a microtask: requests of the same task of the event loop are sent at the end of the task, and the abort must
+    // arrive after them.
     abort: (requestIds) => queueMicrotask(() => void api.abort(role, requestIds)),
     resetCache: (weightVersion) => alive(api.resetCache(role, weightVersion)),
     drawnSoFar: (requestIds) => alive(api.drawnSoFar(role, requestIds)),

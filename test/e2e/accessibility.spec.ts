@@ -145,7 +145,7 @@ test('the main path works by keyboard alone, and the focus does not jump', async
 test('a term shows its explanation on hover and focus, and Escape closes it', async ({ page }) => {
   await page.clock.install();
   await page.goto(address());
-  // Once Start is enabled, the layout no longer moves the word away from the pointer. The page's timers then wait for runFor.
+  // Before Start is enabled, the layout can move the term away from the pointer. From then on, timers of the page advance only by `runFor`.
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
   await page.clock.pauseAt(Date.now() + 60_000);
   const word = page.getByRole('button', { name: 'Entropy' });

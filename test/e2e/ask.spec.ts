@@ -29,7 +29,7 @@ test('an example that arrives late does not replace typed text', async ({ page }
   await openPage(page, { ...TINY, steps: 1, task: './sums.js' });
   await box(page).pressSequentially(QUESTION);
   letGo();
-  // Starting a run loads the task module a second time, after its example could have been filled in.
+  // A run loads the same task module, later than the question box does. So once the run is done, the late example has arrived.
   await page.getByRole('button', { name: 'Start' }).click();
   await expectState(page, 'done');
   await expect(box(page)).toHaveValue(QUESTION);

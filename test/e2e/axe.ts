@@ -1,4 +1,4 @@
-/** Runs axe in the colour schemes of a page. */
+/** Runs axe, the accessibility checker, on a page in each colour scheme: light, dark and forced colours. */
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

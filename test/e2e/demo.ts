@@ -71,10 +71,10 @@ export async function fromStep(page: Page, action: RegExp): Promise<void> {
 
 export const isFull = process.env['FULL_TESTS'] === '1';
 
-/** Called in the first line of a test of behaviour that the everyday tests cover in another way. */
+/** Skips the test unless --full is given. Called in the first line of a test whose behaviour the everyday tests cover in another way. */
 export const skipUnlessFull = (): void => base.skip(!isFull, 'npm test -- --full');
 
-/** Called in the first line of a test that takes minutes on a real engine. */
+/** Skips the test unless --full is given and the engine is real. Called in the first line of a test that takes minutes on a real engine. */
 export const onlyInFull = (): void =>
   base.skip(!isFull || base.info().project.name !== 'real', 'a real engine takes minutes: npm test -- --full');
 

@@ -1,4 +1,4 @@
-/** Tests that OPFS and IndexedDB give the same results, in a page that loads the source's own files. */
+/** Tests that OPFS and IndexedDB give the same results, in a page that imports source files from Vite's development server. */
 
 import { resolve } from 'node:path';
 import { expect, test } from '@playwright/test';

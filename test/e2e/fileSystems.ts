@@ -3,7 +3,7 @@
 import { indexedDbFileSystem } from '../../demo/storage/indexedDb.ts';
 import { loadTrainerCheckpoint, newestCheckpoint, writeCheckpoint } from '../../src/runs/checkpointFolder.ts';
 import { type FileSystem, readFileText } from '../../src/runs/fileSystem.ts';
-import { opfsFileSystem } from '../../src/runs/opfs.ts';
+import { opfsFileSystem } from '../../demo/storage/opfs.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
 
 const PLACES: Record<string, () => Promise<FileSystem>> = {

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { expect, type Page } from '@playwright/test';
 import { bundle } from '../../scripts/lib/bundle.mjs';
-import { readZip } from '../../src/runs/zip.ts';
+import { readZip } from '../../demo/storage/zip.ts';
 import { expectPoints, expectState, isFull, openDrawer, openPage, test, TINY } from './demo.ts';
 
 let folder: string;

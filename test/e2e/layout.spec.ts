@@ -97,7 +97,7 @@ const SIZES = [
   { width: 1280, height: 720 },
   { width: 390, height: 844 },
 ];
-/** Width at which the everyday tests look. */
+/** Window width that the everyday tests check; the others are checked in --full. */
 const EVERYDAY = 1280;
 
 for (const size of SIZES)

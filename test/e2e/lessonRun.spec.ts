@@ -6,7 +6,7 @@ import { runnerImport } from 'vite';
 import type * as lesson from '../../demo/lessons/3-run/exercises.ts';
 import { COLOURS, expectNoViolations } from './axe.ts';
 import { isFull, skipUnlessFull, test } from './demo.ts';
-import { expectNarrow, figure, openLessonAt, solve, write } from './lesson.ts';
+import { expectNarrow, figure, openLessonAt, solveSome, write } from './lesson.ts';
 
 const openLesson = (page: Page, query = '') =>
   openLessonAt(page, `/lessons/3-run/index.html${query}`, '[data-figure="3.1"] svg');
@@ -50,8 +50,9 @@ test('lesson 3 is done by keyboard alone, and its loop trains three steps in the
     .press('End');
   await expect(page).toHaveURL(/rate=-1/);
   await button(page, '3.2', /^Run yours/).press('Enter');
-  await expect(figure(page, '3.2').getByText(/^Done: 60 updates in /)).toBeVisible();
-  await expect(figure(page, '3.2').locator('polyline')).toHaveCount(4);
+  const rate = figure(page, '3.2');
+  await expect(rate.getByText(isFull ? /^Done: 60 updates in / : /^(Step \d+, reward|Done: 60)/)).toBeVisible();
+  await expect(rate.locator('polyline')).toHaveCount(4);
 
   await figure(page, '3.3')
     .getByLabel(/^Step: /)
@@ -60,10 +61,9 @@ test('lesson 3 is done by keyboard alone, and its loop trains three steps in the
   await expect(figure(page, '3.3').locator('.says')).toContainText('at step 80. How uncertain the model is');
   await expect(figure(page, '3.3').locator('.step-tries li')).toHaveCount(4);
 
-  // Vite loads the exercises, because they import the loop's text.
+  // Node cannot import the exercises itself, because they import a file as text (`?raw`). So Vite does.
   const { module } = await runnerImport<typeof lesson>('./demo/lessons/3-run/exercises.ts', { configFile: false });
-  for (const one of module.EXERCISES) await solve(page, one);
-  await expect(page.locator('[data-progress]')).toContainText('3 of 3 exercises solved');
+  await solveSome(page, module.EXERCISES);
   await expectNoViolations(page, 'lesson 3', isFull ? COLOURS : { light: COLOURS.light });
   expect(wrong).toEqual([]);
 });

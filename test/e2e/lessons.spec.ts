@@ -4,7 +4,7 @@ import { expect, type Page } from '@playwright/test';
 import { EXERCISES } from '../../demo/lessons/1-groups/exercises.ts';
 import { COLOURS, expectNoViolations } from './axe.ts';
 import { isFull, skipUnlessFull, test } from './demo.ts';
-import { exercise, expectNarrow, figure, openLessonAt, solve, write } from './lesson.ts';
+import { exercise, expectNarrow, figure, openLessonAt, solveSome, write } from './lesson.ts';
 
 const LESSON = '/lessons/1-groups/index.html';
 const openLesson = (page: Page, query = '') => openLessonAt(page, LESSON + query, '.one-try');
@@ -18,7 +18,7 @@ test('lesson 1 is done by keyboard alone, and draws a group in the tab', async (
   await expect(page.locator('.predict [role=status]')).toContainText('has advantage 2.475, a right try of A 0.935');
   await expect(first.locator('.push b').first()).toHaveText('+2.47');
   await expect(first.locator('.push').first()).toContainText('you said +7.48');
-  // With a reward of 0.95 instead of 1, that try is still the only one above the others.
+  // With a reward of 0.95 instead of 1, the first try is still the only one above the others, so its advantage is the same.
   const slider = first.getByLabel(/^Reward:/).first();
   await slider.press('ArrowLeft');
   await expect(page).toHaveURL(/rewards=0\.95/);
@@ -31,8 +31,7 @@ test('lesson 1 is done by keyboard alone, and draws a group in the tab', async (
     .press('Home');
   await expect(figure(page, '1.2').locator('.says')).toContainText('63% of the groups of 2 agree');
 
-  for (const one of EXERCISES) await solve(page, one);
-  await expect(page.locator('[data-progress]')).toContainText('3 of 3 exercises solved');
+  await solveSome(page, EXERCISES);
 
   await first.getByRole('button', { name: /^Draw it here/ }).press('Enter');
   await expect(first.getByText(/^Drawn in \d/)).toBeVisible();
@@ -40,6 +39,16 @@ test('lesson 1 is done by keyboard alone, and draws a group in the tab', async (
   await expect(first.getByText('Drawn in this tab')).toBeVisible();
   await expectNoViolations(page, 'lesson 1', isFull ? COLOURS : { light: COLOURS.light });
   expect(wrong).toEqual([]);
+});
+
+test('the styles of the kit come before those of a lesson, which overrule them', async ({ request }) => {
+  for (const folder of ['2-losses', '4-tools', '5-stale', '6-claims', 'handout']) {
+    const html = await (await request.get(`/lessons/${folder}/index.html`)).text();
+    const links = [...html.matchAll(/<link rel="stylesheet"[^>]* href="\.\.\/\.\.\/([^"]+)"/g)].map(([, file]) => file);
+    const texts = await Promise.all(links.map(async (file) => (await request.get(`/${file}`)).text()));
+    expect(links.at(-1), folder).toContain(folder);
+    expect(texts.findIndex((text) => text.includes('[data-embed]'))).toBe(0);
+  }
 });
 
 test('every mistake of an exercise gets its own sentence, then the hint and the answer', async ({ page }) => {

@@ -1,6 +1,6 @@
 /**
- * Tests that thousands of tries need few elements and short tasks. The page loads the source's own files, so that the test can write its
- * state.
+ * Tests that thousands of tries need few elements and short tasks. Vite's development server serves the source files unbundled, so that the
+ * test can import and write the page's state.
  */
 
 import { expect, type Page, test } from '@playwright/test';

@@ -37,7 +37,7 @@ const TEMPLATE = {
       ...{ allowArbitraryExtensions: true, moduleResolution: 'bundler', allowImportingTsExtensions: true },
       ...{ verbatimModuleSyntax: true, moduleDetection: 'force', noEmit: true, noUnusedLocals: true },
       ...{ noUnusedParameters: true, erasableSyntaxOnly: true, noFallthroughCasesInSwitch: true },
-      // Not a part of the template, but careful users add this setting.
+      // `strict` is not a part of the template, but careful users add it.
       strict: true,
     },
     include: ['src/main.ts'],
@@ -102,7 +102,7 @@ test('publint and attw report nothing about the package', () => {
  */
 const inputsCheck = (types: string): string => `
 import type { TRAIN_SCHEMA } from '${types}/src/grpo/config/schema/index.ts';
-import type { SFT_SCHEMA } from '${types}/src/grpo/config/sftSchema.ts';
+import type { SFT_SCHEMA } from '${types}/src/extensions/sft/schema.ts';
 import type { InferInput } from 'valibot';
 import type { SftConfigInput, TrainConfigInput } from 'webgrpo';
 
@@ -188,7 +188,8 @@ test("README's example learns under vite dev", async ({ page }) => {
   }
 });
 
-// The same code, built and served in another way. It suffices that training starts; with --full, the rewards must rise too.
+// README's example, built and served in other ways than by Vite's development server. It suffices that training starts; with --full, the
+// rewards must rise too.
 test("README's example builds, and trains under vite preview", async ({ page }) => {
   run(
     process.execPath,
@@ -284,7 +285,7 @@ test('examples/playwright compiles and passes in an empty folder, and shows the 
   writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.ts'] }));
   run(process.execPath, [resolve('node_modules/typescript/bin/tsc'), '-p', folder], project);
   const cli = join(project, 'node_modules', '@playwright/test', 'cli.js');
-  // With the environment variables of this test runner, the other Playwright would run as its worker.
+  // With this runner's environment variables, the Playwright that is started here would act as a worker of this runner.
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(PW|PLAYWRIGHT|TEST_)/.test(name)));
   const { status, stdout } = spawnSync(process.execPath, [cli, 'test', '--reporter=list', '--workers=1'], {
     ...{ cwd: folder, encoding: 'utf8', env: { ...env, FORCE_COLOR: '0' } },

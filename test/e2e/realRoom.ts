@@ -2,11 +2,11 @@
 
 import { existsSync, readFileSync } from 'node:fs';
 import { expect, type Locator, type Page } from '@playwright/test';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import type { ServerOptions } from '../../src/cli/room/natsServer.ts';
-import type { ExperienceRecord } from '../../src/grpo/queue/types.ts';
+import type { ExperienceRecord } from '../../src/grpo/pipeline/record.ts';
 import { loadCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
-import { openShippedTask } from '../../src/tasks/open/shipped.ts';
+import { openShippedTask } from '../../src/extensions/tasks/open.ts';
 import { NatsRollouter } from '../../src/extensions/rooms/natsRollouter.ts';
 import { RoomHost } from '../../src/extensions/rooms/roomHost.ts';
 import { TestRoom } from '../natsServer.ts';

@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from '@playwright/test';
 import { build, type Rolldown } from 'vite';
-import { sampleOf } from '../../src/grpo/queue/records.ts';
+import { sampleOf } from '../../src/extensions/pipelines/records.ts';
 import { newUserKey } from '../../src/extensions/rooms/connect.ts';
 import { checkMadeUp, Controller, fakeWorker, madeUp, type Saved } from '../room.ts';
 import { deferred } from '../scripted/gate.ts';

@@ -30,7 +30,10 @@ describe.runIf(hasPython)('a tool loop of Python by default settings', () => {
     ...['pydantic_ai_chat', 'pydantic_ai_responses', 'pydantic_ai_anthropic', 'instructor', 'smolagents', 'verifiers'],
     ...['inspect_ai_openai', 'inspect_ai_anthropic'],
   ];
-  /** Number of turns in each trained row. Default: one row with a call and an answer. inspect-ai first makes another request. */
+  /**
+   * Number of turns in each trained row of a client. Default: one row of two turns, a call and an answer. inspect-ai first makes a separate
+   * request.
+   */
   const TURNS: Record<string, number[]> = { instructor: [1], smolagents: [1, 1], inspect_ai_openai: [1, 2] };
   test.each(CLIENTS)('%s', { timeout: TIMEOUT_MS }, async (client) => {
     const { url, rollout, groups } = await servedRun({ tokens: 2048 });

@@ -12,7 +12,7 @@ import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkp
 import type { TensorMap } from '../../src/model/engine.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import type { Message } from '../../src/tasks/task.ts';
 import { answerSizes, engineSizes } from '../../src/workers/engineSpec.ts';
 import { createLocalEngine } from '../../src/workers/localEngine.ts';

@@ -10,7 +10,7 @@ const adapter = await testGpu();
 describe('attention', () => testAttention(GENERIC_CASES, 'tiled'));
 
 for (const D of PRINTED_HEAD_DIMS)
-  // For head dims above 32 every form computes one row per thread, so `alone` would be the same kernel as `tiled`.
+  // Form `alone` computes one row per thread. Above head dim 32 every form does, so `alone` would be the same kernel as `tiled`.
   for (const form of [...attentionForms(adapter, D), ...(D > 32 ? [] : (['alone'] as const))])
     describe(`attention, ${form}, head dim ${D}`, () => testAttention(attentionCases(D), form));
 

@@ -4,7 +4,7 @@ import { loraModules, type LoraConfig } from '../../src/model/lora/weights.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
 import type { GenerateRequest, Generation, RolloutEngine } from '../../src/rollout/types.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import type { EngineSpec } from '../../src/workers/engineSpec.ts';
 import { recipeSpec } from '../recipeSpec.ts';
 import { tinyConfig } from './tinyModel.ts';

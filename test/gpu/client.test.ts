@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { Learner, type MessageShape } from '../../src/extensions/learner/index.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';
 import { createDeviceEngine, engineSizes } from '../../src/workers/localEngine.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';

@@ -19,7 +19,7 @@ import {
   resolveTrainConfig,
   type Sample,
 } from '../../src/index.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/index.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks.ts';
 import { isFull } from './full.ts';
 import { tinyConfig } from './tinyModel.ts';
 

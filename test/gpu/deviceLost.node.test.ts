@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { FaultyDevices } from '../../campaign/device/faultyDevices.ts';
 import { runTraining } from '../../src/cli/commands/train.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 
 const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-lost-'));

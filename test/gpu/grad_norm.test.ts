@@ -10,7 +10,7 @@ test.each([1, 255, 256, 257, 1031, 100003])('every partial sum of n=%i squares m
     const slot = 5;
     const partial = roomy(gpu, 'partial', slot + NORM_SLOTS);
     gradNorm(gpu, { g: gpu.buffer('g', g), partial, n, slot });
-    // Values before and after the slots of this gradient belong to another arena, and must not change.
+    // Values before and after the slots of this gradient belong to other gradients, and must not change.
     const want = new Float64Array(slot + NORM_SLOTS + 67).fill(NaN);
     want.fill(0, slot, slot + NORM_SLOTS);
     g.forEach((x, i) => (want[slot + (i % NORM_SLOTS)] += x * x));

@@ -11,7 +11,7 @@ import { writeTask } from '../../src/cli/commands/init.ts';
 import { disk } from '../../src/cli/files.ts';
 import { openTask } from '../../src/cli/run/openTask.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
 import type { Task } from '../../src/tasks/task.ts';

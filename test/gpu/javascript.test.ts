@@ -3,7 +3,7 @@
  * test/unit/javascript.test.ts.
  */
 import { expect, test } from 'vitest';
-import { runJavascript } from '../../src/tasks/tools/javascript.ts';
+import { runJavascript } from '../../src/extensions/sandbox/javascript.ts';
 
 const LIMITS = { timeMs: 300, clockMs: 60_000, memoryBytes: 16 * 2 ** 20 };
 

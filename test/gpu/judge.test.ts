@@ -6,12 +6,12 @@ import * as Comlink from 'comlink';
 import { afterEach, expect, test, vi } from 'vitest';
 
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
-import { engineCompletion } from '../../src/grpo/rewards/modelRewards.ts';
+import { engineCompletion } from '../../src/extensions/rewards/modelRewards.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
-import { judgeScorer } from '../../src/tasks/rewards/modelReward.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
+import { judgeScorer } from '../../src/extensions/rewards/modelReward.ts';
 import { fillJudgePrompt } from '../../src/tasks/rewards/judgePrompt.ts';
 import type { ScoredSample, SyncTask } from '../../src/tasks/task.ts';
 import { createDeviceEngine, createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';

@@ -8,7 +8,7 @@ import { askedLength, config, grpo, promptOf, rewardOf } from '../../examples/gr
 import { moveTo } from '../../examples/resume-loop.ts';
 import { imitate } from '../../examples/sft-loop.ts';
 import { InputError, UserCodeError } from '../../src/errors.ts';
-import { resolveSftConfig } from '../../src/grpo/config/resolve.ts';
+import { resolveSftConfig } from '../../src/extensions/sft/resolve.ts';
 import { Learner, type TrainRow } from '../../src/extensions/learner/index.ts';
 import { POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
 import { trainSupervised } from '../../src/extensions/sft/sft.ts';
@@ -16,7 +16,7 @@ import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { Checkpoint } from '../../src/grpo/types.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { parseTrainerState } from '../../src/runs/trainerState.ts';
-import { sftExample } from '../../src/tasks/supervised/conversationTokens.ts';
+import { sftExample } from '../../src/extensions/sft/conversationTokens.ts';
 import type { Message, Task } from '../../src/tasks/task.ts';
 import { createLocalEngine, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { isFull } from './full.ts';
@@ -131,7 +131,7 @@ test('DPO as a function of all rows: log 2 at the start, then less, however the 
   const second = await prefer(learner, pairs);
   expect(second).toBeLessThan(first);
   const after = await engine.model.exportWeights();
-  // Each row becomes a separate micro-batch. The loss function must still receive complete pairs.
+  // Each row becomes a separate micro-batch. The loss function must still receive complete pairs of a chosen and a rejected row.
   const { actor } = config;
   const cut = new Learner({ engine, config: { ...config, actor: { ...actor, ppoMicroBatchSizePerGpu: 1 } } });
   await cut.loadState(start);
@@ -321,7 +321,7 @@ test('a failed call adds no gradient and keeps the earlier ones', async () => {
   expect(learner.updates).toBe(1);
 });
 
-/** Number of calls of each kind after the first one. */
+/** Number of measured rounds; each round makes five calls. Earlier rounds may allocate. */
 const ROUNDS = isFull ? 40 : 8;
 test(`${5 * ROUNDS} calls after the first of each kind make nothing on the device`, { timeout: 240_000 }, async () => {
   const learner = await fresh();

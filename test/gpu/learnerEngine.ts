@@ -2,7 +2,7 @@
 import * as Comlink from 'comlink';
 import { config } from '../../examples/grpo-loop.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import type { EngineSpec } from '../../src/workers/engineSpec.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';
 import { createDeviceEngine, engineSizes } from '../../src/workers/localEngine.ts';
@@ -19,7 +19,7 @@ export function learnerSpec(more: Partial<EngineSpec> = {}): EngineSpec {
 /** Returns an engine's worker: a real one in a browser, its host behind a channel in Node. */
 export function workerOf(): Worker {
   if (typeof Worker !== 'undefined')
-    return new Worker(new URL('../../src/workers/engine.worker.ts', import.meta.url), { type: 'module' });
+    return new Worker(new URL('../../src/engine.worker.ts', import.meta.url), { type: 'module' });
   const { port1, port2 } = new MessageChannel();
   Comlink.expose(createEngineHost(createDeviceEngine), port1);
   port2.start();

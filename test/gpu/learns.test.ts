@@ -5,12 +5,13 @@
 import { expect, test } from 'vitest';
 import grpoYaml from '../../configs/reverse-text.yaml?raw';
 import sftYaml from '../../configs/reverse-text-sft.yaml?raw';
-import { parseSftConfig, parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseSftConfig } from '../../src/extensions/sft/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import { freshModelConfig, trainSupervised } from '../../src/extensions/sft/sft.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { optimizerOf } from '../../src/model/optimizer/spec.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { reverseTextTask } from '../../src/tasks/reverseText.ts';
+import { reverseTextTask } from '../../src/extensions/tasks/reverseText.ts';
 import { exampleOf, taskTokenizer } from '../../src/extensions/sft/taskExamples.ts';
 import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts';
 import { isFull } from './full.ts';

@@ -1,5 +1,5 @@
 /**
- * Runs live parts of lessons on the GPU: group A of lesson 1, and two steps of lesson 3's loop. On SwiftShader the results must equal the
+ * Runs live parts of lessons on the GPU: group A of lesson 1, and two steps of the loops of lessons 3 and 5. On SwiftShader the results must equal the
  * recorded ones.
  */
 
@@ -8,14 +8,17 @@ import { expect, test } from 'vitest';
 import { RECORDED as GROUPS } from '../../demo/lessons/1-groups/stills.ts';
 import { config, train } from '../../demo/lessons/3-run/run.js';
 import { RECORDED } from '../../demo/lessons/3-run/stills.ts';
+import * as stale from '../../demo/lessons/5-stale/stale.js';
+import { valuesOf } from '../../demo/lessons/5-stale/stills.ts';
 import { triesOf } from '../../demo/lessons/kit/recordings.ts';
 import type { ShownStep } from '../../demo/lessons/kit/runLoop.ts';
 import { firstGroup } from '../../src/extensions/checks/index.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { createLocalEngine, engineSizes, gsm8kToolTask } from '../../src/index.ts';
 import { readCheckpoint } from '../../src/node.ts';
 import { loggedRollouts } from '../../src/runs/rollouts.ts';
+import { isFull } from './full.ts';
 
 const adapter = await navigator.gpu.requestAdapter();
 const onSwiftShader = /swiftshader/i.test(`${adapter?.info.architecture} ${adapter?.info.description}`);
@@ -53,4 +56,15 @@ test('the loop of lesson 3 trains on the GPU as it was recorded', { timeout: 240
     expect(gradNorm).toBeGreaterThan(0);
     expect(metrics['actor/pg_loss']).toBeCloseTo(0, 4);
   }
+});
+
+test.runIf(isFull)('the loop of lesson 5 trains on the GPU as it was recorded', { timeout: 240_000 }, async () => {
+  const model = await readCheckpoint('checkpoints/reverse-text');
+  const engine = await createLocalEngine({ ...engineSizes(stale.config), ...model });
+  const steps: ShownStep[] = [];
+  await stale.train({ engine, show: (step) => steps.push(step), steps: 2, delay: 1 });
+  engine.destroy();
+  const means = steps.map(({ rewards }) => Number((rewards.reduce((a, b) => a + b) / 256).toPrecision(3)));
+  if (onSwiftShader) expect(means).toEqual(valuesOf(1, 'grpo', 'reward')[0].slice(0, 2));
+  expect(steps).toHaveLength(2);
 });

@@ -7,7 +7,7 @@ import { initWeights } from '../../src/model/params.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
 import { parseHermes } from '../../src/rollout/tools/parser.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import { mcpTools } from '../../src/extensions/mcp/index.ts';
 import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts';
 import { tinyConfig } from './tinyModel.ts';

@@ -62,7 +62,7 @@ const policy: TrainLoss = {
 };
 const ADAMW = { lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 };
 
-/** Generates two tokens, if requested with every setting that needs additional buffers. */
+/** Generates two tokens. With `adjustedDraws`, uses a repetition penalty, which needs additional buffers. */
 const generate = (engine: RolloutEngine, { adjustedDraws }: Pick<DeviceSpec, 'adjustedDraws'> = {}) =>
   engine.generate({
     requestId: 'a',

@@ -12,7 +12,7 @@ import type { GrpoTrainerOptions } from '../../src/grpo/trainerOptions.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { initWeights } from '../../src/model/params.ts';
 import type { Task } from '../../src/tasks/task.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
 

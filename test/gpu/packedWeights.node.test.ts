@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
 import { PACKED_FORMATS, type PackedFormat } from '../../src/gpu/packedFormat.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
-import { BLOCKS, PACKED_AS, repackBlocks, unpackBlocks } from '../../src/model/checkpoint/gguf/blocks.ts';
+import { BLOCKS, PACKED_AS, repackBlocks, unpackBlocks } from '../../src/extensions/gguf/blocks.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { loadModel } from '../../src/model/weights/load.ts';
 import type { StoredFormats } from '../../src/model/weights/plan.ts';

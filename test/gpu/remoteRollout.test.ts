@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { parseModelConfig } from '../../src/model/config.ts';
 import { initWeights } from '../../src/model/params.ts';
 import type { GenerateRequest, RolloutEngine, SamplingParams } from '../../src/rollout/types.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';
 import { createDeviceEngine, createLocalEngine } from '../../src/workers/localEngine.ts';
 import type { EngineSpec } from '../../src/workers/engineSpec.ts';

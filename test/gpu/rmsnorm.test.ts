@@ -10,7 +10,7 @@ import { poisoned, withGpu } from './gpu.ts';
 const EPS = 1e-6;
 
 /**
- * Rounding: half of the longest chain of additions in a C-term sum over that many threads (half because of the root), plus division 5,
+ * Rounding: half of the longest chain of additions in a sum of C terms over `lanes` threads (half because of the root), plus division 5,
  * inverseSqrt 4, products 3.
  */
 const rtol = (C: number, lanes: number) => ((C / lanes + Math.log2(lanes) + 2) / 2 + 12) * U;

@@ -7,7 +7,7 @@ import type { AgentLimits } from '../../src/rollout/agent/types.ts';
 import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import type { SamplingParams, StopReason } from '../../src/rollout/types.ts';
 import { trainProblem } from '../../src/tasks/gsm8k/task.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import { defineTool, type ToolOutput } from '../../src/tasks/tool.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { tinyModel } from './tinyModel.ts';

@@ -78,7 +78,7 @@ test('switched off, samples keep their slots while their tools run', () =>
     let hasEnded = false;
     void d.then(() => (hasEnded = true));
     await Promise.all([a, b, c]);
-    // Meanwhile, another request runs a complete turn.
+    // While `d` waits for a slot, sample 1 runs its next turn in the slot that it kept.
     const contextIds = Uint32Array.from([...samples[1].contextIds, ...(await b).tokenIds, ...TOOL[0]]);
     const sampling = { ...samples[1].sampling, stopTokenIds: [] };
     expect((await engine.generate({ ...samples[1], contextIds, sampling })).tokenIds).toHaveLength(10);

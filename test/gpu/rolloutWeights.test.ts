@@ -59,7 +59,7 @@ const FORMS: [string, Partial<EngineSpec>][] = [
   ['a head of its own', { config: { ...specOf().config, tieWordEmbeddings: false, qkvBias: true } }],
 ];
 
-/** Forms that are tested only in --full. The other cases cover adapters over int8, and float16 weights. */
+/** Forms of weights that are tested only in --full, because other forms cover adapters (over int8) and float16. */
 const IN_FULL = ['adapters', 'adapters over float16'];
 const CHOSEN = FORMS.filter(([name]) => isFull || !IN_FULL.includes(name));
 

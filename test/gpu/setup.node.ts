@@ -3,7 +3,7 @@ import { afterAll } from 'vitest';
 import { dawn, installDawn } from '../../src/cli/dawn.ts';
 import { recordKernels, writeKernelsRun } from './kernelsRun.ts';
 
-// Stored on globalThis, so that all test files share the object, and that it stays reachable: Dawn crashes if this object is collected.
+// Stored on globalThis, so that all test files share the object and it stays reachable: Dawn crashes if this object is collected.
 const kept = globalThis as { dawnOfTests?: GPU | undefined };
 if (!kept.dawnOfTests) {
   await installDawn();

@@ -10,7 +10,7 @@ import type { CustomLoss } from '../../src/grpo/losses/types.ts';
 import { PolicyUpdater } from '../../src/grpo/update/updater.ts';
 import type { ModelEngine, PackedBatch, TensorMap } from '../../src/model/engine.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { rng } from '../random.ts';
 import { scriptedEngine } from '../scriptedRuns.ts';

@@ -16,7 +16,9 @@ import { isFull } from './full.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { tinyConfig, tinyModel } from './tinyModel.ts';
 
-/** The everyday tests use one shape with every op. The others are models without q/k norms, or without biases, or with a tied head. */
+/**
+ * Shapes of models. The everyday tests use only the first, which needs every op. The others lack q/k norms or biases, or have a tied head.
+ */
 const shapes: Record<string, Partial<ModelConfig>> = {
   'untied, bias, q/k norm': { tieWordEmbeddings: false, qkvBias: true, qkNorm: true },
   ...(isFull && {

@@ -3,25 +3,9 @@ import { type LlamaModel, createModel } from '../../src/model/llama.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
 import type { Gpu } from '../../src/gpu/device.ts';
 import { initWeights } from '../../src/model/params.ts';
+import { tinyConfig } from '../../src/extensions/verify/tinyConfig.ts';
 
-export const tinyConfig: ModelConfig = {
-  architecture: 'LlamaForCausalLM',
-  vocabSize: 61,
-  hiddenSize: 20,
-  intermediateSize: 28,
-  numHiddenLayers: 2,
-  numAttentionHeads: 4,
-  numKeyValueHeads: 2,
-  headDim: 6,
-  rmsNormEps: 1e-6,
-  ropeTheta: 10000,
-  ropeScaling: null,
-  maxPositionEmbeddings: 128,
-  tieWordEmbeddings: true,
-  qkvBias: false,
-  qkNorm: false,
-  initializerRange: 0.3,
-};
+export { tinyConfig };
 
 export function tinyModel(gpu: Gpu, change: Partial<ModelConfig> = {}, seed = 3): LlamaModel {
   const config = { ...tinyConfig, ...change };

@@ -58,8 +58,8 @@ test(
 );
 
 /**
- * Trains one step in the first place, is stopped, and trains the other step in the second place. A worker's messages change which samples
- * end first, so the settings make a step wait for all samples.
+ * Trains step 1 in `places[0]`, is stopped, and trains step 2 in `places[1]`; a place is 'node' or 'chromium'. A worker's messages change
+ * which samples end first, so the settings make a step wait for all samples.
  */
 async function trainIn(places: readonly string[]) {
   const name = places.join('-');

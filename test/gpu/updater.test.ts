@@ -19,7 +19,7 @@ import type { ModelEngine, TensorMap, TrainLoss } from '../../src/model/engine.t
 import { entropyGradient } from '../../src/model/policyStage.ts';
 import { initWeights } from '../../src/model/params.ts';
 import type { Task } from '../../src/tasks/task.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { rng } from '../random.ts';
 import { tinyConfig } from './tinyModel.ts';

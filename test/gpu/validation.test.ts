@@ -6,7 +6,7 @@ import type { Metrics } from '../../src/grpo/metrics.ts';
 import { initWeights } from '../../src/model/params.ts';
 import type { RolloutStats } from '../../src/rollout/types.ts';
 import type { Task } from '../../src/tasks/task.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
 
@@ -22,7 +22,7 @@ const configOf = (valKwargs: object) =>
     trainer: { totalTrainingSteps: 1 },
   });
 
-/** A task with a result that a random model reaches now and then. */
+/** A task that counts answers of odd length as right, which a random model gives now and then. */
 const task: Task = {
   name: 'odd',
   train: () => ({ id: 'p', messages: [], answer: '' }),

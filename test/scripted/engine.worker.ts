@@ -6,6 +6,7 @@
 import * as Comlink from 'comlink';
 import tokenizerConfigJson from '../../checkpoints/gsm8k-tool/tokenizer_config.json';
 import tokenizerJson from '../../checkpoints/gsm8k-tool/tokenizer.json';
+import '../../src/modelParts.ts';
 import { DeviceLostError } from '../../src/errors.ts';
 import { newCounters } from '../../src/gpu/counters.ts';
 import { collectWeights } from '../../src/model/checkpoint/checkpoint.ts';
@@ -15,7 +16,7 @@ import { ScriptedEngine } from '../scriptedEngine.ts';
 import type { Gate, Moment } from './gate.ts';
 import { solveWordProblem } from './solver.ts';
 
-/** Response of the test to such a request. `fails` is the error that the engine must throw. */
+/** Response of the test to a request of the engine. `fails` is the error that the engine must throw. */
 export interface Answer {
   fails?: { name: string; message: string };
 }

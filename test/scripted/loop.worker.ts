@@ -2,7 +2,7 @@
 
 import * as library from '../../src/index.ts';
 import * as learners from '../../src/extensions/learner/index.ts';
-import * as tasks from '../../src/tasks/index.ts';
+import * as tasks from '../../src/tasks.ts';
 import { answerLoop } from '../../demo/lessons/kit/runLoop.ts';
 import { scriptedLoopEngine } from './loopEngine.ts';
 

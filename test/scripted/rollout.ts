@@ -91,8 +91,8 @@ export class ScriptedRollout implements RolloutEngine {
   }
 
   /**
-   * Resolves at the next pass, which is the same for all turns, when the engine is not paused. Which turn ends first therefore depends only
-   * on the turns' lengths.
+   * Resolves at the next pass at which the engine is not paused. All turns have the same passes, so which turn ends first depends only on
+   * the turns' lengths.
    */
   #nextPass(): Promise<void> {
     this.#pass ??= (async () => {

@@ -2,7 +2,7 @@
  * Solves the word problems of the gsm8k-tool task by their templates. A scripted engine replies with the solution when it solves a problem.
  */
 
-import { calculatorCall, demonstration } from '../../src/tasks/supervised/demonstrations.ts';
+import { calculatorCall, demonstration } from '../../src/extensions/sft/demonstrations.ts';
 import { TEMPLATES } from '../../src/tasks/gsm8k/templates.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
 

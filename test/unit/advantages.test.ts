@@ -210,7 +210,8 @@ describe('computeAdvantages', () => {
 describe('per-turn leave-one-out', () => {
   test('equals values by hand, for samples with different numbers of turns', () => {
     const got = turnLeaveOneOut([[1, 2], [4], [0, 1, 5]], [7, 7, 7]).map((a) => Array.from(a));
-    // returns: [3, 2], [4], [6, 6, 5]; only the third sample reached turn 2: baseline (3 + 4) / 2
+    // Returns: [3, 2], [4], [6, 6, 5]. No other sample reached turn 2 of the third sample, so its baseline there is the mean of the others'
+    // full returns, (3 + 4) / 2.
     expect(got).toEqual([[3 - 5, 2 - 6], [4 - 4.5], [6 - 3.5, 6 - 2, 5 - 3.5]]);
     expect(turnLeaveOneOut([[1, 2]], [7]).map((a) => Array.from(a))).toEqual([[3, 2]]);
   });

@@ -3,7 +3,7 @@ import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
 import type { AgentLimits } from '../../src/rollout/agent/types.ts';
 import { TokenLog } from '../../src/rollout/tokenLog.ts';
 import type { GenerateRequest, Generation } from '../../src/rollout/types.ts';
-import { calculatorCall, demonstration, demonstrationTokens } from '../../src/tasks/supervised/demonstrations.ts';
+import { calculatorCall, demonstration, demonstrationTokens } from '../../src/extensions/sft/demonstrations.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';

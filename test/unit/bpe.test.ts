@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { InputError } from '../../src/errors.ts';
-import { byteAlphabet, trainBpe, trainBpeInPieces } from '../../src/model/tokenizer/trainBpe.ts';
+import { trainBpe, trainBpeInPieces } from '../../src/extensions/sft/trainBpe.ts';
+import { byteAlphabet } from '../../src/model/tokenizer/vocabulary.ts';
 
 interface Json {
   model: { vocab: Record<string, number>; merges: string[] };

@@ -2,11 +2,10 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { tokenBytes, vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
-import { ByteAutomaton, DEAD } from '../../src/rollout/constrained/byteAutomaton.ts';
-import type { TurnConstraint } from '../../src/rollout/constrained/callLanguage.ts';
-import { CallGuide } from '../../src/rollout/constrained/guide.ts';
+import { ByteAutomaton, DEAD } from '../../src/extensions/constrained/byteAutomaton.ts';
+import { CallGuide } from '../../src/extensions/constrained/guide.ts';
 import { type Preemption, RolloutServer } from '../../src/rollout/server/server.ts';
-import { type CallableTool, type CallFormat, toolCallGrammar } from '../../src/rollout/constrained/toolGrammar.ts';
+import { toolCallGrammar } from '../../src/extensions/constrained/toolGrammar.ts';
 import {
   parseGlm,
   parseHermes,
@@ -14,7 +13,7 @@ import {
   parseQwenXml,
   type ToolParser,
 } from '../../src/rollout/tools/parser.ts';
-import type { GenerateRequest, Generation } from '../../src/rollout/types.ts';
+import type { CallableTool, CallFormat, GenerateRequest, Generation, TurnConstraint } from '../../src/rollout/types.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 import { type ArgumentSchema, valueProblem } from '../../src/tasks/toolSchema.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';

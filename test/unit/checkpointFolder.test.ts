@@ -17,7 +17,7 @@ import { loadModelFiles } from '../../src/cli/run/checkpoints.ts';
 import { checkpointToResume } from '../../src/cli/run/resume.ts';
 import { InputError } from '../../src/errors.ts';
 import { DifficultySampler } from '../../src/grpo/generate/difficultySampler.ts';
-import { ReplayBuffer } from '../../src/grpo/generate/replayBuffer.ts';
+import { ReplayBuffer } from '../../src/extensions/pipelines/replayBuffer.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { savedSteps } from '../../src/model/optimizer/savedState.ts';

@@ -153,7 +153,7 @@ test('the progress line', () => {
   expect(timeLeft([before], 9)).toBeNaN();
   expect(passAt1(HISTORY[3])).toBe(0.75);
   expect(stepLine(line(1), 9, 125)).toBe('step 1/9  reward 0.100  kl 0.0010  entropy 1.500  tokens/s 1235  left 2:05');
-  // The line shows pass@1 at steps at which it was measured.
+  // The printed line of a step contains pass@1 only if it was measured at this step.
   expect(stepLine(before, 9, NaN)).toBe('step 0/9  pass@1 0.250');
   expect(stepLine({ ...line(1), ...before, 'training/global_step': 1 }, 9, NaN)).toContain('pass@1 0.250');
   expect(stepLine({ ...line(1), 'actor/ppo_kl': -4e-8, 'actor/entropy': -0 }, 9, NaN)).toMatch(
@@ -351,8 +351,8 @@ test('a message stays on one line and readable, whatever it quotes', () => {
   );
   expect(oneLine(`there are 2: ${'['.repeat(5000)}; allowed: one.`)).toHaveLength(600);
   expect(oneLine(`there are 2: ${'['.repeat(5000)}; allowed: one.`)).toMatch(/^there are 2: .*; allowed: one\.$/);
-  // Line separators, direction marks and unpaired surrogates can hide or reorder a text, so they are replaced as well. Letters of any
-  // script stay.
+  // Line separators, direction marks and unpaired surrogates can hide or reorder a text, so they are replaced like control
+  // characters. Letters of any script stay.
   expect(oneLine('a\u2028b\u2029c\u202ed\u2066e\x7ff\x9bg\ud800h')).toBe(
     'a\\u2028b\\u2029c\\u202ed\\u2066e\\u007ff\\u009bg\\ud800h',
   );

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
 import { stringify } from 'yaml';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { CAUSES, diagnose, type DiagnosedRun, type Diagnoses } from '../../src/report/doctor.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';

@@ -12,8 +12,8 @@ import {
   begin,
   linesOf,
   solve,
-} from '../../src/tasks/environments/adventure.ts';
-import { bestMoves, freeCells, resultOf, ticTacToeTask } from '../../src/tasks/environments/ticTacToe.ts';
+} from '../../src/extensions/tasks/adventure.ts';
+import { bestMoves, freeCells, resultOf, ticTacToeTask } from '../../src/extensions/tasks/ticTacToe.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { keyedRng } from '../../src/tasks/random.ts';

@@ -9,7 +9,7 @@ import type { AgentLoopInput } from '../../src/rollout/agent/types.ts';
 import { SampleRecord } from '../../src/rollout/agent/record.ts';
 import { defineEnvironment, type Environment } from '../../src/tasks/environments/environment.ts';
 import { environmentTask, partsOf } from '../../src/tasks/environments/environmentTask.ts';
-import { conversationTokens } from '../../src/tasks/supervised/conversationTokens.ts';
+import { conversationTokens } from '../../src/extensions/sft/conversationTokens.ts';
 import type { Problem, Task } from '../../src/tasks/task.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
 import { run, samplesOf, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';

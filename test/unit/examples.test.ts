@@ -8,7 +8,7 @@ import { describe, expect, test } from 'vitest';
 import { scripts } from '../../package.json';
 import { keysAndParts } from '../../src/grpo/config/keys.ts';
 import { TRAIN_SCHEMA } from '../../src/grpo/config/schema/index.ts';
-import { SFT_SCHEMA } from '../../src/grpo/config/sftSchema.ts';
+import { SFT_SCHEMA } from '../../src/extensions/sft/schema.ts';
 import { webgrpo } from '../commandLine.ts';
 import { commandsIn } from '../documentCommands.ts';
 

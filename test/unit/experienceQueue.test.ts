@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { ExperienceQueue } from '../../src/grpo/queue/experienceQueue.ts';
-import type { ExperienceRecord, Tags } from '../../src/grpo/queue/types.ts';
+import { ExperienceQueue } from '../../src/extensions/pipelines/experienceQueue.ts';
+import type { ExperienceRecord, Tags } from '../../src/grpo/pipeline/record.ts';
 
 const record = (key: string, tags: Tags = {}, tokens = 4): ExperienceRecord => ({
   key,

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { UserCodeError } from '../../src/errors.ts';
-import { ExperienceQueue } from '../../src/grpo/queue/experienceQueue.ts';
-import { recordOf, sampleOf } from '../../src/grpo/queue/records.ts';
-import type { ExperienceRecord } from '../../src/grpo/queue/types.ts';
+import { ExperienceQueue } from '../../src/extensions/pipelines/experienceQueue.ts';
+import { recordOf, sampleOf } from '../../src/extensions/pipelines/records.ts';
+import type { ExperienceRecord } from '../../src/grpo/pipeline/record.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 
 const problem = { id: 'p', messages: [{ role: 'user' as const, content: 'hello' }], answer: '' };

@@ -21,7 +21,7 @@ import { exportedTokenizerConfig } from '../../src/cli/export/chatTemplate.ts';
 import { hydraWord, verlRun } from '../../src/cli/export/verl.ts';
 import { pythonPattern, rewardOf } from '../../src/cli/export/reward.ts';
 import { trlRun, trlScript } from '../../src/cli/export/trl.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
 import { InputError } from '../../src/errors.ts';
 import { readSafetensors } from '../../src/model/checkpoint/safetensors.ts';
@@ -32,7 +32,7 @@ import {
   JSONL_REWARD_OPTIONS,
   type JsonlRewardName,
   type JsonlRewardOptions,
-} from '../../src/tasks/jsonl/reward.ts';
+} from '../../src/extensions/tasks/jsonl/reward.ts';
 import { calculate } from '../../src/tasks/tools/calculator.ts';
 
 const MODEL = 'checkpoints/gsm8k-tool';

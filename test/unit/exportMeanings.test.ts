@@ -9,7 +9,7 @@ import { verlRun } from '../../src/cli/export/verl.ts';
 import { computePolicyLoss, policyLossOf } from '../../src/grpo/losses/index.ts';
 import { lossWeights } from '../../src/grpo/losses/aggregate.ts';
 import { policyLossSpec } from '../../src/grpo/update/lossSpec.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import { rng } from '../random.ts';
 
 const FILE = 'name: t\nmodel: m\ndata: { maxResponseLength: 16 }\nrollout: { n: 4 }\n';

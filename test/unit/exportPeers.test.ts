@@ -15,7 +15,7 @@ import { exportRun } from '../../src/cli/commands/export.ts';
 import type { Setting } from '../../src/cli/export/carry.ts';
 import { verlRun } from '../../src/cli/export/verl.ts';
 import { trlRun } from '../../src/cli/export/trl.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import { POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
 import { saveAdapter } from '../../src/model/lora/adapter.ts';

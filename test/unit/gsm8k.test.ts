@@ -1,17 +1,12 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
-import {
-  demonstration,
-  demonstrationTokens,
-  NO_ERRORS,
-  swapOnlyIn,
-} from '../../src/tasks/supervised/demonstrations.ts';
+import { demonstration, demonstrationTokens, NO_ERRORS, swapOnlyIn } from '../../src/extensions/sft/demonstrations.ts';
 import { gsm8kToolTask, heldOutProblems, isHeldOut, trainProblem } from '../../src/tasks/gsm8k/task.ts';
-import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/tasks/gsm8k/jsonl.ts';
+import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/extensions/tasks/gsm8k/jsonl.ts';
 import { extractAnswer, gsm8kReward } from '../../src/tasks/gsm8k/reward.ts';
 import { TEMPLATES } from '../../src/tasks/gsm8k/templates.ts';
-import { buildTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
 import type { Gsm8kProblem } from '../../src/tasks/gsm8k/task.ts';
 import type { ScoredSample } from '../../src/tasks/task.ts';
@@ -22,7 +17,7 @@ const tokenizer = new ChatTokenizer(
   readJson('checkpoints/gsm8k-tool/tokenizer_config.json'),
 );
 const train = Array.from({ length: 3000 }, (_, i) => trainProblem(i, 1));
-/** Returns the template and the numbers of a problem. Problems with equal ones count as the same problem. */
+/** Returns the template and the numbers of a problem. Problems with the same template and numbers count as the same. */
 const identity = (p: Gsm8kProblem) =>
   `${p.template}: ${p.messages[0].content
     .replace(/[A-Z][a-z]{2}\b/g, '')
@@ -45,7 +40,7 @@ describe('generated problems', () => {
     expect(new Set(heldOut).size).toBe(256);
     const trained = new Set(train.map(identity));
     expect(heldOut.filter((key) => trained.has(key))).toEqual([]);
-    // Without the split by numbers, about one in eight training problems would be on the held-out side.
+    // One in eight problems is held out. The template and the numbers decide which, whatever the order of the numbers.
     expect(isHeldOut('boxes', { a: 2, b: 3 })).toBe(isHeldOut('boxes', { b: 3, a: 2 }));
   });
 

@@ -4,10 +4,11 @@
  */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { decodeGroups, encodeGroups, type SavedGroup } from '../../src/grpo/generate/savedGroups.ts';
-import { ReplayBuffer } from '../../src/grpo/generate/replayBuffer.ts';
-import { ExperienceQueue } from '../../src/grpo/queue/experienceQueue.ts';
-import { recordOf, sampleOf } from '../../src/grpo/queue/records.ts';
+import { decodeGroups, encodeGroups } from '../../src/extensions/pipelines/savedGroups.ts';
+import type { SavedGroup } from '../../src/grpo/pipeline/types.ts';
+import { ReplayBuffer } from '../../src/extensions/pipelines/replayBuffer.ts';
+import { ExperienceQueue } from '../../src/extensions/pipelines/experienceQueue.ts';
+import { recordOf, sampleOf } from '../../src/extensions/pipelines/records.ts';
 import type { StepInputs } from '../../src/grpo/types.ts';
 import { decodeStep, encodeStep } from '../../src/extensions/replay/keptStep.ts';
 import { readFrame, writeFrame } from '../../src/extensions/rooms/frame.ts';

@@ -12,7 +12,7 @@ import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { DrawnSoFar, GenerateRequest } from '../../src/rollout/types.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import { defineEnvironment } from '../../src/tasks/environments/environment.ts';
 import type { Task } from '../../src/tasks/task.ts';
 import { defineTool } from '../../src/tasks/tool.ts';
@@ -193,7 +193,7 @@ test('a run resumed from a checkpoint with samples in flight equals the undistur
   }
 });
 
-/** Settings with fewer samples. Their engine also truncates the sampling distribution, so that each token has a log mass. */
+/** Settings with fewer samples, for an engine that truncates the sampling distribution: each token has a `logMass`. */
 const small = {
   ...config,
   rollout: { ...config.rollout, n: 2, overSampleRate: 1 },

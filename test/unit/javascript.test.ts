@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from 'vitest';
-import { type JavascriptLimits, javascriptTool, runJavascript } from '../../src/tasks/tools/javascript.ts';
-import { Sandbox } from '../../src/tasks/tools/sandbox.ts';
+import { type JavascriptLimits, javascriptTool, runJavascript } from '../../src/extensions/sandbox/javascript.ts';
+import { Sandbox } from '../../src/extensions/sandbox/sandbox.ts';
 import { run } from '../scriptedTurns.ts';
 
 /** Limits that end programs by their processor time only. Only one test uses the wall clock. */

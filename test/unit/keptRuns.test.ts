@@ -1,4 +1,4 @@
-/** Tests the page's saved runs: which checkpoints are kept, names of the differences between runs, a run as a .zip, and a repeated step. */
+/** Tests the page's saved runs: which checkpoints are kept, how a run is named by its changes, a run as a .zip, and a repeated step. */
 
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
@@ -12,8 +12,8 @@ import { differing } from '../../demo/training/differing.ts';
 import { changeWords, runName } from '../../demo/state/changeWords.ts';
 import { type SavedRun, SavedRuns } from '../../demo/storage/savedRuns.ts';
 import type { FileSystem } from '../../src/runs/fileSystem.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
-import { readZip, writeZip } from '../../src/runs/zip.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
+import { readZip, writeZip } from '../../demo/storage/zip.ts';
 
 describe('checkpoints that stay', () => {
   const saved = (steps: number[], bytes = 1) => steps.map((step) => ({ step, bytes }));

@@ -18,7 +18,7 @@ import { NUMBERS, STILLS } from '../../demo/lessons/7-faults/stills.ts';
 import stored from '../../demo/lessons/7-faults/tries.json' with { type: 'json' };
 import { FAULTS } from '../../demo/lessons/7-faults/twin.js';
 import { computeAdvantages } from '../../src/index.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { diagnose } from '../../src/report/doctor.ts';
 

@@ -6,9 +6,9 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { closeMcpServers } from '../../src/cli/run/mcpServers.ts';
 import { openTask } from '../../src/cli/run/openTask.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
-import { ByteAutomaton, DEAD } from '../../src/rollout/constrained/byteAutomaton.ts';
-import { toolCallGrammar } from '../../src/rollout/constrained/toolGrammar.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
+import { ByteAutomaton, DEAD } from '../../src/extensions/constrained/byteAutomaton.ts';
+import { toolCallGrammar } from '../../src/extensions/constrained/toolGrammar.ts';
 import { readInputSchema } from '../../src/extensions/mcp/schema.ts';
 import { argumentProblem, type ToolSchema } from '../../src/tasks/toolSchema.ts';
 
@@ -251,7 +251,7 @@ describe('task.mcpServers', () => {
       'no-such-***',
     );
     await expect(open({ s: { command: 'x', env: { K: '${MCP_NOT_SET}' } } })).rejects.toThrow(
-      'task.mcpServers.s.env.K names the environment variable MCP_NOT_SET, which is not set. Set it, or write ${MCP_NOT_SET:-...}.',
+      'task.mcpServers.s.env.K names the environment variable MCP_NOT_SET, which is not set. Set it, or write ${MCP_NOT_SET:-DEFAULT}.',
     );
     vi.unstubAllEnvs();
   });

@@ -31,6 +31,8 @@ const WRITERS = [
   'src/runs',
   'src/extensions/client',
   'src/extensions/learner',
+  'src/extensions/pipelines',
+  'src/extensions/rewards',
   'src/extensions/rooms',
   'src/extensions/sft',
   'demo/training',

@@ -1,5 +1,10 @@
 import { expect, test, vi } from 'vitest';
-import { type Classifier, addScores, discriminativeScorer, judgeScorer } from '../../src/tasks/rewards/modelReward.ts';
+import {
+  type Classifier,
+  addScores,
+  discriminativeScorer,
+  judgeScorer,
+} from '../../src/extensions/rewards/modelReward.ts';
 import { fillJudgePrompt } from '../../src/tasks/rewards/judgePrompt.ts';
 import type { ScoredSample } from '../../src/tasks/task.ts';
 

@@ -121,7 +121,7 @@ test('train: a run folder is resumed, wherever it is; a checkpoint is resumed fr
   expect(from.told).toMatch(/resumed from step 1/);
   const again = await start('train', join(moved, 'config.yaml'), 'trainer.totalTrainingSteps=1', 'name=again');
   expect(again.told).toContain(
-    `config.yaml starts again from the run's start model. To resume the run instead, give ${moved}.`,
+    `config.yaml is only the config: training starts again from the run's start model. To resume the run instead, give ${moved}.`,
   );
   expect(again.told).not.toMatch(/resumed from/);
   expect(stepsOf(join(root, 'elsewhere', 'again'))).toEqual([1]);

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { SourceOptions } from '../../src/grpo/generate/samples.ts';
-import { firstDone, GroupsInFlight, type RunningGroup } from '../../src/grpo/pipeline/groupsInFlight.ts';
-import { staleShare } from '../../src/grpo/pipeline/overSampling.ts';
+import { firstDone, GroupsInFlight, type RunningGroup } from '../../src/extensions/pipelines/groupsInFlight.ts';
+import { staleShare } from '../../src/extensions/pipelines/overSampling.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { RolloutEngine } from '../../src/rollout/types.ts';
 

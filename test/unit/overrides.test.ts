@@ -1,11 +1,13 @@
-/** Tests how the command line overrides a config file: settings of a named recipe, which of the two an error blames, and verl's -1. */
+/** Tests how the command line overrides a config file: a named recipe, which of the two an error blames, and -1 for off as in verl. */
 
 import { expect, test } from 'vitest';
 import { ConfigError, InputError } from '../../src/errors.ts';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
-import { resolveSftConfig, resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { resolveSftConfig } from '../../src/extensions/sft/resolve.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { TrainConfigInput } from '../../src/grpo/config/input.ts';
-import { parseSftConfig, parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseSftConfig } from '../../src/extensions/sft/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 
 const FILE = `name: t
 model: { path: m }

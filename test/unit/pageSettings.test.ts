@@ -1,4 +1,4 @@
-/** Tests the logic of the settings form, and the speed of an adapter, without a page. */
+/** Tests, without a page, the logic of the settings form, and estimates that are scaled by the adapter's speed. */
 
 import { readFileSync } from 'node:fs';
 import { effect } from '@preact/signals';

@@ -63,7 +63,7 @@ test('a difference on the same problems has the interval of Newcombe (1998), met
       rows.map(([a]) => [a]),
       rows.map(([, b]) => [b]),
     );
-  // An example in the paper, in which method 10 makes no correction: 0.0569 to 0.3404.
+  // An example of Newcombe's paper, in which his method 10 makes no correction: 0.0569 to 0.3404.
   const { mean, low, high } = of(table(36, 2, 12, 0));
   expect(mean).toBeCloseTo(0.2, 12);
   expect(low).toBeCloseTo(0.0569, 4);

@@ -17,9 +17,9 @@ import { initWeights } from '../../src/model/params.ts';
 import { judgeCourse } from '../../src/report/course.ts';
 import { webgrpo } from '../commandLine.ts';
 import { SCRIPTED_CONFIG } from '../scripted/model.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 
-vi.mock('../../src/workers/engine.worker.ts?inline-worker', () => import('../scripted/engine.worker.ts?inline-worker'));
+vi.mock('../../src/engine.worker.ts?inline-worker', () => import('../scripted/engine.worker.ts?inline-worker'));
 
 /** Time limit of a test in milliseconds, long enough for a machine that runs many other programs. */
 const GUARD = 120_000;

@@ -13,12 +13,12 @@ import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { encodePrompt, writesSchemas } from '../../src/rollout/agent/prompt.ts';
 import { parseGptOss } from '../../src/rollout/tools/gptOss.ts';
 import { parseHermes } from '../../src/rollout/tools/parser.ts';
-import { ticTacToeTask } from '../../src/tasks/environments/ticTacToe.ts';
-import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/tasks/gsm8k/jsonl.ts';
-import { jsonlTask } from '../../src/tasks/jsonl/task.ts';
+import { ticTacToeTask } from '../../src/extensions/tasks/ticTacToe.ts';
+import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/extensions/tasks/gsm8k/jsonl.ts';
+import { jsonlTask } from '../../src/extensions/tasks/jsonl/task.ts';
 import type { Problem, SyncTask, Task } from '../../src/tasks/task.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import { TINY_CONFIG } from '../tinyConfig.ts';
 
 const config = resolveTrainConfig({
@@ -92,7 +92,7 @@ test('an error of a task is thrown in the step that needs the problem', async ()
   await expect(queue.take(1)).rejects.toThrow('no such problem');
 });
 
-/** A task with prompts of different lengths: prompt `number` repeats a short text number mod 4 times. */
+/** A task with prompts of different lengths: prompt `number` is a short text, repeated (`number` mod 4) times. */
 const words: SyncTask = {
   name: 'words',
   trainSize: 8,

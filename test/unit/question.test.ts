@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { questionOf } from '../../src/extensions/ask/question.ts';
-import { gsm8kJsonlTask } from '../../src/tasks/gsm8k/jsonl.ts';
+import { gsm8kJsonlTask } from '../../src/extensions/tasks/gsm8k/jsonl.ts';
 import { trainProblem } from '../../src/tasks/gsm8k/task.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
-import { ticTacToeTask } from '../../src/tasks/environments/ticTacToe.ts';
+import { ticTacToeTask } from '../../src/extensions/tasks/ticTacToe.ts';
 import type { Message, SyncTask } from '../../src/tasks/task.ts';
 
 const own: Message[] = [{ role: 'user', content: 'How many?' }];

@@ -8,15 +8,15 @@ import { InputError } from '../../src/errors.ts';
 import { ggufModel, type GgufType } from '../../src/extensions/gguf/index.ts';
 import { writeGguf, type GgufValue } from '../../src/extensions/gguf/gguf.ts';
 import { type CheckpointWithTokenizer, collectWeights, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
-import { READ_TYPES, unpackBlocks } from '../../src/model/checkpoint/gguf/blocks.ts';
-import { readGgufHeader } from '../../src/model/checkpoint/gguf/header.ts';
+import { READ_TYPES, unpackBlocks } from '../../src/extensions/gguf/blocks.ts';
+import { readGgufHeader } from '../../src/extensions/gguf/header.ts';
 import { openCheckpoint } from '../../src/model/checkpoint/open.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { initWeights, parameterSpecs } from '../../src/model/params.ts';
 import { mulberry32 } from '../../src/model/random.ts';
 import { modelTokenizer } from '../../src/model/tokenizer/modelTokenizer.ts';
-import { byteAlphabet } from '../../src/model/tokenizer/trainBpe.ts';
+import { byteAlphabet } from '../../src/model/tokenizer/vocabulary.ts';
 import { readCheckpoint } from '../../src/node.ts';
 import { TINY_CONFIG } from '../tinyConfig.ts';
 

@@ -1,11 +1,11 @@
 /** Tests the configs for real models against the shapes of those models, which were written into test/fixtures by hand. */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import { parseModelConfig } from '../../src/model/config.ts';
 import { parameterCount } from '../../src/model/params.ts';
-import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/tasks/gsm8k/jsonl.ts';
-import { checkParser, type PromptOptions } from '../../src/tasks/gsm8k/prompt.ts';
+import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/extensions/tasks/gsm8k/jsonl.ts';
+import { checkParser, type PromptOptions } from '../../src/extensions/tasks/gsm8k/prompt.ts';
 import { gsm8kReward } from '../../src/tasks/gsm8k/reward.ts';
 import type { ScoredSample } from '../../src/tasks/task.ts';
 import { engineSizes } from '../../src/workers/engineSpec.ts';

@@ -60,7 +60,7 @@ test('every number of a loss is a key of actor.policyLoss, and every key a numbe
   const keys = keyDocs(TRAIN_SCHEMA).flatMap(
     ({ path }) => path.match(/^actor\.policyLoss\.(?!lossMode)(.*)/)?.[1] ?? [],
   );
-  // REINFORCE takes its two numbers from algorithm.rolloutCorrection instead of actor.policyLoss.
+  // REINFORCE takes its parameters, rolloutIs and rolloutIsThreshold, from algorithm.rolloutCorrection instead of actor.policyLoss.
   expect(numbers.filter((name) => !name.startsWith('rolloutIs')).sort()).toEqual([...keys].sort());
 });
 
@@ -101,7 +101,7 @@ test('warm-up, cosine to the floor, constant', () => {
   const linear: LrSchedule = { ...cosine, lrSchedulerType: 'linear' };
   for (const step of [4, 5, 9, 14, 99])
     expect(lrFactor(linear, step)).toBeCloseTo(0.1 + 0.9 * Math.max(0, (14 - step) / (14 - 4)), 12);
-  // Like verl: lr_warmup_steps if it is above 0, otherwise int(ratio x total).
+  // The number of warm-up steps is verl's: lr_warmup_steps if it is above 0, otherwise int(ratio x total).
   expect(warmupSteps({ lrWarmupSteps: 0, lrWarmupStepsRatio: 0.1 }, 79)).toBe(7);
   expect(warmupSteps({ lrWarmupSteps: 3, lrWarmupStepsRatio: 0.1 }, 79)).toBe(3);
   expect(() => lrFactor({ ...cosine, totalTrainingSteps: 4 }, 5)).toThrow(

@@ -12,8 +12,8 @@ import {
   referenceBackward,
   referenceForward,
   toFloat64,
+  type Weights64,
 } from '../../src/extensions/verify/reference/model.ts';
-import type { Weights64 } from '../../src/extensions/verify/reference/model.ts';
 import { readSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { rng } from '../random.ts';
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
-import { ReplayBuffer, ReplayedGroups } from '../../src/grpo/generate/replayBuffer.ts';
+import { ReplayBuffer, ReplayedGroups } from '../../src/extensions/pipelines/replayBuffer.ts';
 import type { GeneratedStep } from '../../src/grpo/generate/samples.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { mulberry32 } from '../../src/model/random.ts';

@@ -16,7 +16,7 @@ import {
   type Saved,
 } from '../room.ts';
 import type { RoomEngine } from '../../src/extensions/rooms/joinRoom.ts';
-import type { ExperienceRecord } from '../../src/grpo/queue/types.ts';
+import type { ExperienceRecord } from '../../src/grpo/pipeline/record.ts';
 import { Signer } from '../../src/extensions/rooms/tickets.ts';
 import { connectByTcp, hasNatsServer, TestRoom } from '../natsServer.ts';
 import { holdTimers } from '../timers.ts';
@@ -325,8 +325,8 @@ describe.runIf(hasNatsServer())('a room', () => {
             if (isFull && i % 4 === 0) heaps.push(heap());
           }
         };
-        // A crash of the server loses pending requests. They are repeated once ten responses of the server, whose delay grows with the load
-        // as that of the requests does, show no progress.
+        // A crash of the server loses pending requests. They are repeated if ten responses of the server in a row show no progress.
+        // Responses are counted instead of seconds, because a busy machine delays responses and requests alike.
         const watching = async () => {
           for (let before = '', unchanged = 0; !isOver; await sleep(50)) {
             const info = await current.host.jsm.streams.info(SAMPLES.stream).catch(() => undefined);

@@ -9,7 +9,7 @@ import { profile } from '../../src/cli/commands/profile.ts';
 import { report } from '../../src/cli/commands/report.ts';
 import { writeCheckpoint } from '../../src/runs/checkpointFolder.ts';
 import { KeptCheckpoints } from '../../src/runs/keptCheckpoints.ts';
-import { configChanges } from '../../src/runs/configChanges.ts';
+import { configChanges } from '../../src/extensions/yaml/configChanges.ts';
 import { checkpointToResume, resumeCommand, setLaterAside } from '../../src/cli/run/resume.ts';
 import { disk } from '../../src/cli/files.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
@@ -262,7 +262,7 @@ const DAMAGED = [
   ],
 ];
 
-/** Writes a run folder whose logs contain `damage` in every position of a line. */
+/** Writes a run folder whose logs contain the line `damage`: as the first, as the last, and as the only line. */
 async function damagedRun(damage: string): Promise<void> {
   const whole = (lines: object[]) => lines.map((one) => JSON.stringify(one));
   const put = async (name: string, lines: string[]) => {

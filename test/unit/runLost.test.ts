@@ -35,7 +35,7 @@ const weights = initWeights(TINY_CONFIG, 1);
 /** Lets the simulated slow disk finish its writes. */
 let go = () => {};
 
-/** Returns a session whose GPU is lost at the request for its weights with this number, counted from 1. */
+/** Returns a session that loses its GPU when its weights are requested for the `lostAt`-th time. */
 function session(lostAt: number): Session {
   let asked = 0;
   const nothing = () => Promise.resolve();
@@ -54,7 +54,7 @@ function session(lostAt: number): Session {
   return { ...given, failed: never, close: () => {} } as unknown as Session;
 }
 
-/** Returns the reports of a run whose first session loses its GPU in this way. */
+/** Returns the reports of a run whose first session is `session(lostAt)`, and whose second keeps its GPU. */
 async function told(lostAt: number, held?: HeldRun): Promise<string[]> {
   const [said, sessions] = [[] as string[], [session(lostAt), session(0)]];
   vi.spyOn(Session, 'open').mockImplementation(() => Promise.resolve(sessions.shift()!));

@@ -171,7 +171,8 @@ test.each(['F16', 'BF16'] as const)('%s: rounds to nearest, ties to even, betwee
   const encode = (data: Float32Array) => new Uint16Array(encodeTensor(dtype, data, 'w').buffer);
   expect(encode(values)).toEqual(halves);
   expect(encode(values.map((v) => -v))).toEqual(halves.map((half) => half | 0x8000));
-  // The midpoint of two neighbours is a float32, except for the smallest bfloat16 values; so are the float32 values next to the midpoint.
+  // The midpoint of two neighbouring 16-bit values is itself a float32, except between the smallest bfloat16 values. Encode the midpoint,
+  // and the float32 values next to it.
   const middle = values.slice(1).map((v, i) => (v + values[i]) / 2);
   const bits = new Uint32Array(middle.buffer);
   const moved = (by: number) => new Float32Array(bits.map((b) => b + by).buffer);

@@ -150,7 +150,7 @@ describe('conversations', () => {
     return ['score', '--model', SHIPPED, '--chat', file];
   };
 
-  // Two more processes, each of which loads the command line and a device.
+  // Only with FULL_TESTS=1, because the test starts two processes, each of which loads the command line and opens a device.
   test.runIf(process.env['FULL_TESTS'] === '1')(
     'ids are the template, a number for each, the same as of those ids',
     () => {

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { answerTool, httpSearch, limiter, localSearch, openTool, searchTool } from '../../src/tasks/tools/search.ts';
+import { limiter } from '../../src/tasks/limiter.ts';
+import { answerTool, httpSearch, localSearch, openTool, searchTool } from '../../src/extensions/tasks/search.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 
 const DOCUMENTS = [

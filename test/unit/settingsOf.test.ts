@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { settingsOf } from '../../demo/state/address/settingsOf.ts';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 
 const recipe = (name: string) => readFileSync(`configs/${name}.yaml`, 'utf8');
 const configOf = (name: string, overrides: string[] = []) =>

@@ -118,7 +118,8 @@ describe('a pipeline', () => {
     const long = [sample(0, [4, 0]), sample(1, [4, 20], [4, 0])];
     const setup = { ...SETUP, pipeline, devices: 2, rolloutDevices: 1, steps: 2 };
     const { seconds } = simulate({ ...work([long], 1), promptTokens: 6 }, setup);
-    // Two rows: 4 tokens at 1 s; the search; 10 tokens of context at 0.25 s, 4 tokens at 0.75 s; half of the update, the weights.
+    // Two rows: 4 tokens at 1 s. A tool call of 20 s, then 10 tokens of context recomputed at 0.25 s, then 4 tokens at 0.75 s. Half of the
+    // update, because a step has one of the two groups, and the transfer of the weights.
     expect(seconds).toBeCloseTo(4 + 20 + 2.5 + 3 + 0.5 + 0.125, 9);
   });
 
@@ -128,7 +129,7 @@ describe('a pipeline', () => {
     const ended = clock.start(device.run(sample(0, [8, 0]), 2));
     clock.after(3, () => device.forgetCaches());
     clock.runUntil(ended);
-    // 8 tokens at 0.75 s. After 3 s, the prompt's 2 tokens and the 4 sampled ones, at 0.25 s each.
+    // 8 tokens are sampled at 0.75 s each. After 3 s the cache is lost: 2 prompt tokens and 4 sampled ones are recomputed at 0.25 s each.
     expect(clock.now).toBe(8 * 0.75 + 6 * 0.25);
   });
 
@@ -137,10 +138,11 @@ describe('a pipeline', () => {
     const both = [sample(0, [4, 0]), sample(1, [4, 9], [4, 0])];
     const setup = { ...SETUP, pipeline, steps: 2 };
     const free = { ...work([both], 10), decode: { perPass: 0.5, perRow: 0.25, perContextToken: 0 } };
-    // Two rows: 4 tokens at 1 s. Then 5 s of training, during which the search continues to 13 s, and 4 tokens at 0.75 s from then on.
+    // Two rows: 4 tokens at 1 s. Then 5 s of training, during which the second sample's tool call continues. It ends at 13 s, and 4 tokens
+    // at 0.75 s follow.
     expect(simulate(free, setup).seconds).toBeCloseTo(13 + 3 + 5 + 0.125, 9);
     const quick = { ...free, steps: [[both[0], sample(1, [4, 3], [4, 0])]] };
-    // The search ends at 7 s. The update, with the transfer of the weights, ends at 9.125 s.
+    // The tool call ends at 7 s, but the update, with the transfer of the weights, at 9.125 s.
     expect(simulate(quick, setup).seconds).toBeCloseTo(9.125 + 3 + 5 + 0.125, 9);
   });
 
@@ -148,7 +150,7 @@ describe('a pipeline', () => {
     const pipeline = { stepGroups: 1, syncSteps: 1, maxGroups: 2, maxAge: 8, partial: true, inOrder: true };
     const both = [sample(0, [4, 0]), sample(1, [4, 2], [4, 0])];
     const free = { ...work([both], 10), decode: { perPass: 0.5, perRow: 0.25, perContextToken: 0 } };
-    // The first half of the update lasts from 4 to 6.5 s. The search ends at 6 s. Rollout then gets 2.5 s, of the 3 s that the sample
+    // The first half of the update lasts from 4 to 6.5 s. The tool call ends at 6 s. Rollout then gets 2.5 s, of the 3 s that the sample
     // needs. The second half of the update ends at 11.5 s.
     const { seconds } = simulate(free, { ...SETUP, pipeline, steps: 2, miniBatches: 2 });
     expect(seconds).toBeCloseTo(11.5 + 0.125 + 0.5 + 5 + 0.125, 9);
@@ -181,7 +183,7 @@ describe('a room', () => {
   test('a verifying room repeats the tools, and checks one sample after another', () => {
     const room = { groupsAtOnce: 1, verifies: true };
     const { seconds, steps } = simulate(work([groups], 6), { ...setup, devices: 5, rolloutDevices: 4, room });
-    // 5 s of tools, then four verifications of samples: each takes a third of a quarter of the update.
+    // 5 s of tools, then the verification of four samples, each by a forward pass: a third of the sample's quarter of the update.
     expect(seconds).toBeCloseTo(alone + 5 + 4 * 0.5 + 6 + 0.125, 9);
     expect(steps[0].idleShare.trainer).toBeCloseTo((alone + 7) / seconds, 9);
     expect(steps[0].idleShare.rollouter).toBeCloseTo(6.125 / seconds, 9);
@@ -250,8 +252,8 @@ test('slow tools: a bound of one sync drops groups, the default of asyncTraining
 });
 
 /**
- * `node scripts/bench-simulation.mjs --keep`: the profile of one run, and measured times of that run, of other pipelines on the same
- * device, and of rooms. No other program ran.
+ * Data of `node scripts/bench-simulation.mjs --keep`: the profile of one run, and measured times of that run, of other pipelines on the
+ * same device, and of rooms. No other program ran during the measurements.
  */
 describe('runs that were measured here', () => {
   // Allowed errors: relative for the seconds of a step, absolute for the two idle shares.

@@ -1,11 +1,11 @@
 /** Tests draft tokens that are guessed from earlier tokens, and a scheduler with speculative decoding on a simulated decoder. */
 import { describe, expect, test } from 'vitest';
-import { NgramProposer } from '../../src/rollout/speculative/ngramProposer.ts';
+import { NgramProposer } from '../../src/extensions/speculative/ngramProposer.ts';
 import { type Preemption, RolloutServer } from '../../src/rollout/server/server.ts';
-import { SpeculationGate } from '../../src/rollout/speculative/speculationGate.ts';
+import { SpeculationGate } from '../../src/extensions/speculative/speculationGate.ts';
 import { nextTask } from '../../src/rollout/agent/yield.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
-import { fitDrafts } from '../../src/rollout/speculative/draftRows.ts';
+import { fitDrafts } from '../../src/extensions/speculative/draftRows.ts';
 import { rng } from '../random.ts';
 import { ModelSlotDecoder, turns } from '../slotDecoder.ts';
 

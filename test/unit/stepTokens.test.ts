@@ -274,7 +274,7 @@ describe('VESPO with weights against the sampler', () => {
   });
 
   test('VESPO refuses weights of sequences', () => {
-    expect(() => config({ rolloutIs: 'sequence' })).toThrow('Set it to "token", or remove it.');
+    expect(() => config({ rolloutIs: 'sequence' })).toThrow('Set rolloutIs to "token", or remove it.');
   });
 });
 

@@ -11,10 +11,10 @@ import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
 import type { UserCodeError } from '../../src/errors.ts';
 import { openTask } from '../../src/cli/run/openTask.ts';
-import { decodePlain, encodePlain } from '../../src/tasks/tools/plain.ts';
+import { decodePlain, encodePlain } from '../../src/extensions/sandbox/plain.ts';
 import { type IsolatedLimits, isolatedTask } from '../../src/extensions/modules/isolated.ts';
 import { fetchSource, SOURCE_LIMITS } from '../../src/extensions/modules/source.ts';
-import { Guest } from '../../src/tasks/tools/sandbox.ts';
+import { Guest } from '../../src/extensions/sandbox/sandbox.ts';
 import type { ScoredSample, Task } from '../../src/tasks/task.ts';
 
 const closing: (() => unknown)[] = [];

@@ -6,11 +6,11 @@ import { readText } from '../../src/cli/files.ts';
 import { defaultFunction } from '../../src/cli/importModule.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { runAgentLoop } from '../../src/rollout/agent/loop.ts';
-import { countdownTask, type CountdownProblem } from '../../src/tasks/countdown.ts';
-import { openShippedTask, type TaskConfig } from '../../src/tasks/open/shipped.ts';
+import { countdownTask, type CountdownProblem } from '../../src/extensions/tasks/countdown.ts';
+import { openShippedTask, type TaskConfig } from '../../src/extensions/tasks/open.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
-import { reverseTextTask, similarity } from '../../src/tasks/reverseText.ts';
-import { searchQaTask } from '../../src/tasks/searchQa.ts';
+import { reverseTextTask, similarity } from '../../src/extensions/tasks/reverseText.ts';
+import { searchQaTask } from '../../src/extensions/tasks/searchQa.ts';
 import type { Problem, ScoredSample, SyncTask } from '../../src/tasks/task.ts';
 import { calculate } from '../../src/tasks/tools/calculator.ts';
 import { exampleOf, taskTokenizer } from '../../src/extensions/sft/taskExamples.ts';
@@ -102,7 +102,7 @@ describe.each(TASKS)('%s', (name, open, openSmall) => {
         });
         const response = output.messages.at(-1)!.content;
         const { acc, score } = await task.reward({ ...scored(problem, response), toolRewards: output.toolRewards });
-        // A wrong answer can be right by chance: a random expression, or a palindrome.
+        // A demonstration with mistakes can be right by chance: a random expression, or a palindrome.
         if (want === 1) expect([acc, score]).toEqual([1, 1]);
         else if (acc === 0) expect(score).toBeLessThan(1);
       }

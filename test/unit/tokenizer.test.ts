@@ -5,8 +5,8 @@ import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { modelTokenizer } from '../../src/model/tokenizer/modelTokenizer.ts';
 import { checkPattern } from '../../src/model/tokenizer/pattern.ts';
 import { trainProblem } from '../../src/tasks/gsm8k/task.ts';
-import { calculatorCall } from '../../src/tasks/supervised/demonstrations.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { calculatorCall } from '../../src/extensions/sft/demonstrations.ts';
+import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 
 const readJson = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>;
 const shipped = 'checkpoints/gsm8k-tool';

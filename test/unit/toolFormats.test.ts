@@ -3,7 +3,7 @@
  * outputs. Rendered calls are parsed back, and a sample's tokens are the template's.
  */
 import { describe, expect, test } from 'vitest';
-import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { parseGptOss } from '../../src/rollout/tools/gptOss.ts';
 import { TOOL_PARSERS, toolParserOf } from '../../src/rollout/tools/parser.ts';

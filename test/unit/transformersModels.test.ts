@@ -8,9 +8,9 @@ import type { ModelConfig } from '../../src/model/config.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { referenceForward, toFloat64, type Weights64 } from '../../src/extensions/verify/reference/model.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
-import { discriminativeScorer } from '../../src/tasks/rewards/modelReward.ts';
+import { discriminativeScorer } from '../../src/extensions/rewards/modelReward.ts';
 import type { ScoredSample } from '../../src/tasks/task.ts';
-import { openGenerator } from '../../src/tasks/rewards/transformersModels.ts';
+import { openGenerator } from '../../src/extensions/rewards/transformersModels.ts';
 import { bagClassifier, bagLogits, writeClassifier, writeGenerator } from '../onnxModels.ts';
 import { TINY_CONFIG } from '../tinyConfig.ts';
 

@@ -12,7 +12,7 @@ import { runSupervised } from '../../src/cli/run/supervised.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
 import { withWarmStart } from '../../src/cli/run/warmStart.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
-import { parseSftConfig } from '../../src/grpo/config/text.ts';
+import { parseSftConfig } from '../../src/extensions/sft/text.ts';
 
 vi.mock('../../src/cli/run/supervised.ts', async (original) => ({
   ...(await original<typeof import('../../src/cli/run/supervised.ts')>()),

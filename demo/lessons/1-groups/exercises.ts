@@ -113,7 +113,7 @@ export function advantages(rewards) {
   ],
 };
 
-/** Groups of the exercise, by the letter of their box. */
+/** Groups of the exercise, by the letter of their checkbox. */
 const TICKED: Record<string, number[]> = {
   a: [0.3, 0.3, 0.3, 0.3],
   b: [0, 0, 0, 0],

@@ -15,9 +15,9 @@ import { isPredicted, predicted } from '../kit/predict.tsx';
 import { advantagesBy, type Method, METHODS, questionOf, triesOf } from '../kit/recordings.ts';
 import { METHOD_NAMES, RECORDED } from './stills.ts';
 
-/** Seconds from the first press to the last try, on two cores that other programs used too. Later presses take half a second. */
+/** Seconds from the first press of the button to the last try, on two cores that other programs used too. Later presses: 0.5 s. */
 const COLD_S = 10;
-/** Axis of the bars, unless an advantage is larger. */
+/** Advantage at the end of the bars' axis, unless the group has a larger one. */
 const LEAST_AXIS = 3;
 
 /** Tries at one problem that the model of this tab sampled. */

@@ -42,7 +42,7 @@ function givenNumbers(): Numbers {
   };
 }
 
-/** Returns the pull of a loss at one ratio as text, or "held". */
+/** Returns the pull of a loss at one ratio as text; "held" if the loss pulls no token there although the advantage is not 0. */
 const pullText = ({ pull, held }: Curve): string => (held[0] === 1 ? 'held' : signed(pull[0]));
 
 /** Figure 2.1. */
@@ -169,7 +169,7 @@ function NumberSliders({ numbers }: { numbers: Numbers }) {
   );
 }
 
-/** Boxes for the losses, each with the pull of the loss at the current ratio. */
+/** Checkboxes that select the losses to draw, each with the pull of its loss at the current ratio. */
 function Losses({ shown, at, own }: { shown: readonly string[]; at: (id: string) => Curve; own: boolean }) {
   const toggle = (id: string) =>
     move({ show: (shown.includes(id) ? shown.filter((one) => one !== id) : [...shown, id]).join(',') });
@@ -218,7 +218,7 @@ const LONGEST = 4000;
 
 interface OwnCurves {
   curve: Curve;
-  /** The value of the curve at the handle's ratio alone. */
+  /** A curve with a single ratio, that of the handle. */
   at: Curve;
 }
 

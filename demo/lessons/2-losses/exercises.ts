@@ -151,7 +151,7 @@ export function loss({ advantage, ratio, clipLow, clipHigh }) {
   ],
 };
 
-/** Tokens of the exercise, by the letter of their box. */
+/** Tokens of the exercise, by the letter of their checkbox. */
 const TICKED: Record<string, { advantage: number; ratio: number }> = {
   a: { advantage: 1, ratio: 0.5 },
   b: { advantage: 1, ratio: 0.79 },

@@ -29,7 +29,7 @@ export interface Numbers {
   high: number;
   c: number;
   wMax: number;
-  /** Undefined: the two values that SAPO's paper published. */
+  /** Temperature of SAPO's gate, one for both signs of the advantage. Undefined: the two values that SAPO's paper published. */
   tau: number | undefined;
 }
 
@@ -65,7 +65,7 @@ export function drawnCurve(
 
 const PULL = { width: 420, height: 260, left: 26, right: 10, top: 22, bottom: 40 };
 const VALUE = { ...PULL, height: 110, top: 20, bottom: 8 };
-/** Values beyond this many advantages leave the picture, so that a curve without a bound does not flatten the others. */
+/** Pulls of more than this many times the advantage leave the picture, so that a curve without a bound does not flatten the others. */
 const MOST = 5.2;
 
 /** Returns the ratio at a place of the picture, from 0 at its left to 1 at its right edge. */

@@ -20,7 +20,7 @@ interface Recorded {
   rate: number;
   /** Numbers of updates after which log-probs were recorded. */
   updates: number[];
-  /** First step of the page's recorded run. */
+  /** Command and commit of the page's recorded run, and two metrics of its step 1. */
   run: { command: string; commit: string; pgLoss: number; reward: number };
   groups: TokenGroup[];
 }

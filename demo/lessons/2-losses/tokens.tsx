@@ -15,7 +15,7 @@ import { PUBLISHED } from './plots.ts';
 import { COLUMN_NAMES, COLUMNS, MAX_LENGTH, percent, pullsAfter, RECORDED, rowsAfter, shareText } from './stills.ts';
 import type { TokenGroup, TokenTry } from './updates.ts';
 
-/** Estimated seconds from the first press to the last update on two quiet cores. 122 s were measured at a load of 35. */
+/** Estimated seconds from the first press of the button to the last update, on two quiet cores. At a load of 35 it took 122 s. */
 const COLD_S = 25;
 
 /** Groups of tries that were sampled, and trained on, in this tab. */

@@ -75,19 +75,26 @@ export const pointsOf = (values: Values): [number, number][] =>
 /** Returns the mean of the last five known values. */
 export const last = (values: Values): number => mean(known(values).slice(-5));
 
-/** Returns the mean curve of all runs with a learning rate, and a band from the lowest to the highest value. */
-export function bandOf({ lr, name, className }: (typeof RATES)[number], measure: Measure): NamedCurve {
-  const runs = runsOf(lr).map((run) => smoothed(run[measure]));
+/** Returns the mean curve of several runs, smoothed, and a band from the lowest to the highest value. */
+export function bandOver(all: readonly Values[], named: Pick<NamedCurve, 'name' | 'className'>): NamedCurve {
+  const runs = all.map(smoothed);
   const steps = Array.from({ length: STEPS }, (_, i) => i).flatMap((i) => {
     const values = known(runs.map((run) => run[i]));
     return values.length === 0 ? [] : [{ step: i + 1, values }];
   });
   return {
-    ...{ name, className },
+    ...named,
     points: steps.map(({ step, values }) => [step, mean(values)]),
     band: steps.map(({ step, values }) => [step, Math.min(...values), Math.max(...values)]),
   };
 }
+
+/** Returns the curve of a rate's runs. */
+export const bandOf = ({ lr, name, className }: (typeof RATES)[number], measure: Measure): NamedCurve =>
+  bandOver(
+    runsOf(lr).map((run) => run[measure]),
+    { name, className },
+  );
 
 const first = RECORDED.runs[0];
 export const start = mean(first.reward.slice(0, 5));

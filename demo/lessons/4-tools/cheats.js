@@ -5,11 +5,11 @@ import { gsm8kToolTask } from 'webgrpo';
 
 /** @type {Record<string, (sample: ScoredSample) => number>} */
 export const PAYS = {
-  // The idea: the calculator makes no mistakes.
+  // Pays tool calls, with the idea that the calculator makes no mistakes.
   calls: ({ numToolCalls }) => numToolCalls / 5,
-  // The idea: long answers show their work.
+  // Pays tokens, with the idea that long answers show their work.
   length: ({ responseTokens }) => responseTokens / 100,
-  // The idea: an answer in the right form is a start, and short answers are good answers.
+  // Pays short answers in the right form, with the idea that the form is a start and that short answers are good answers.
   form: ({ response, responseTokens }) => (/#### -?[0-9]/.test(response) ? Math.max(0, 1 - responseTokens / 50) : 0),
 };
 

@@ -25,7 +25,7 @@ const MASK_WRONG = {
   end: 'The end of a turn is left out. The model writes that token itself, and without a pull it never learns to stop.',
 };
 
-/** Returns the text of a tool's output around a token. */
+/** Returns the whole text of the tool output that contains the token with index `at`. */
 function toolText(tokens: readonly AuthoredToken[], at: number): string {
   const end = tokens.findIndex(({ by }, t) => t > at && by !== 'tool');
   const begin = tokens.findLastIndex(({ by }, t) => t < at && by !== 'tool');

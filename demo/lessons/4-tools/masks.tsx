@@ -69,9 +69,9 @@ export function MaskFigure() {
   );
 }
 
-/** The first game that was won. */
+/** Index of the first game that the model won. */
 const WON = GAMES.findIndex(({ end }) => end === 'won');
-/** The first game that the model won. */
+/** Largest number of turns in a game. */
 const TURNS = Math.max(...GAMES.map(({ turnRewards }) => turnRewards.length));
 
 /** Returns the rewards of the turns in each game, as set by the reader. */

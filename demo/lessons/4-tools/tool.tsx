@@ -42,7 +42,7 @@ export function run({ expression }) {
 
 /** Maximum length of code that is stored in the address. */
 const LONGEST = 4000;
-/** Estimated seconds from the first press to the last try on two quiet cores, from the recipe's times. */
+/** Estimated seconds from the first press of the button to the last try, on two quiet cores, from the recipe's times. */
 const COLD_S = 10;
 
 const { tries } = RECORDED.tools;

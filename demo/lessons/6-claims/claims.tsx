@@ -1,7 +1,7 @@
 /** Figures 6.4 and 6.5: picking the best of several checkpoints, and comparing algorithms by several seeds. */
 
 import { embedded, movedTo, numberOf } from '../kit/address.ts';
-import { Figure, Select, Slider } from '../kit/figure.tsx';
+import { Figure, PowerSlider, Select, Slider } from '../kit/figure.tsx';
 import { isPredicted } from '../kit/predict.tsx';
 import { evaluations, rateOf, TRIES } from './evidence.ts';
 import { scoresPlot, seedsPlot } from './plots.ts';
@@ -27,15 +27,7 @@ export function BestFigure() {
           options={MODELS.map(({ id, name }) => ({ value: id, name }))}
         />
         <Slider control="count" label="Evaluations" value={count} least={1} most={TRIES} step={1} shown={`${count}`} />
-        <Slider
-          control="size"
-          label="Problems"
-          value={Math.log2(problems)}
-          least={4}
-          most={8}
-          step={1}
-          shown={`${problems}`}
-        />
+        <PowerSlider control="size" label="Problems" value={problems} least={4} most={8} />
       </div>
       <div
         class="svg"

@@ -91,8 +91,8 @@ export const LAYOUTS = [
 ] as const;
 
 /**
- * One evaluation with a layout. Its interval is computed by problem and, naively, by try. `held...`: number of simulated evaluations whose
- * interval contains the true rate.
+ * An evaluation with this number of problems, and of tries per problem. Its interval is computed by problem and, naively, by try.
+ * `held...`: number of simulated evaluations whose interval contains the true rate.
  */
 export interface Layout {
   problems: number;

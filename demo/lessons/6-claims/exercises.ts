@@ -70,7 +70,7 @@ ${WILSON}
     'interval',
     'outcomes',
     `${RATES}
-  // This many independent tries would vary like the problems do.
+  // The mean of n independent tries varies as much as the mean of the problems' rates.
   const n = variance > 0 ? (p * (1 - p) * (outcomes.length - 1)) / variance : outcomes.length;
 ${WILSON}`,
   ),

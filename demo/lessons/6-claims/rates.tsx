@@ -4,7 +4,7 @@ import { signal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
 import { passInterval, type PassInterval } from '../../../src/report/passInterval.ts';
 import { move, movedTo, numberOf } from '../kit/address.ts';
-import { Figure, LiveButton, Select, Slider } from '../kit/figure.tsx';
+import { Figure, LiveButton, PowerSlider, Select, Slider } from '../kit/figure.tsx';
 import { DRAWS, layouts, ofRate, rateOf, resampled, TRIES } from './evidence.ts';
 import { intervalsPlot, passPlot, ratesPlot } from './plots.ts';
 import {
@@ -70,15 +70,7 @@ export function RatesFigure() {
           initial={TRAINED.id}
           options={[...options(MODELS), { value: OWN_RATE, name: 'a rate of your own' }]}
         />
-        <Slider
-          control="n"
-          label="Problems"
-          value={Math.log2(problems)}
-          least={4}
-          most={10}
-          step={1}
-          shown={`${problems}`}
-        />
+        <PowerSlider control="n" label="Problems" value={problems} least={4} most={10} />
         {isRate && (
           <Slider
             control="rate"

@@ -152,7 +152,10 @@ function OneChart({ chart, number, step, behind, isOpen }: ChartProps) {
   return (
     <div class={`chart ${movedTo('at') === chart ? 'pointed' : ''}`}>
       <p>
-        <Explained meaning={asTries(metricHint(chart))}>{name}</Explained>: <output>{textOf(value)}</output>
+        <span class="together">
+          <Explained meaning={asTries(metricHint(chart))}>{name}</Explained>:
+        </span>{' '}
+        <output>{textOf(value)}</output>
       </p>
       <div
         class="svg"

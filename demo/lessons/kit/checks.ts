@@ -99,6 +99,10 @@ export function check(exercise: PlainExercise, given: PlainExercise['answer']): 
   return checked(judge(given), exercise.why);
 }
 
+/** Checks what the calls of a function returned. */
+export const checkResults = (exercise: CodeExercise, results: readonly unknown[]): Checked =>
+  checked(exercise.judge(results), exercise.why);
+
 /** Checks an exercise by the counts of what a loop did. */
 export const checkLoopFacts = (exercise: LoopExercise, facts: LoopFacts): Checked =>
   checked(exercise.judge(facts), exercise.why);
@@ -127,8 +131,7 @@ export async function checkCode(exercise: CodeExercise, code: string, timeMs = e
     const { name, calls, tokens } = exercise;
     rule = await Rule.open(tokens ? 'loss' : 'functions', code, timeMs);
     const given = await rule.run(tokens ?? { name, calls });
-    const results = tokens ? [given] : (given as unknown[]);
-    return checked(exercise.judge(results), exercise.why);
+    return checkResults(exercise, tokens ? [given] : (given as unknown[]));
   } catch (error) {
     if (!(error instanceof RuleError)) throw error;
     const { line, column, message } = error;

@@ -7,7 +7,7 @@ import { useSignal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { describe } from '../../../src/errors.ts';
-import { duration } from '../../../src/ui/format.ts';
+import { duration, short } from '../../../src/ui/format.ts';
 import { isHidden, move, movedTo } from './address.ts';
 import { keep, progress } from './progress.ts';
 
@@ -77,6 +77,12 @@ export function Slider({ control, label, value, least, most, step, shown }: Slid
       />
     </div>
   );
+}
+
+/** A slider of powers of two: the address has the exponent, `value` and the text the power. */
+export function PowerSlider({ value, step = 1, ...props }: Omit<SliderProps, 'shown' | 'step'> & { step?: number }) {
+  const shown = Number.isInteger(value) ? `${value}` : short(value);
+  return <Slider {...props} value={Math.log2(value)} step={step} shown={shown} />;
 }
 
 interface SelectProps {

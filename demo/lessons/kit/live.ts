@@ -1,4 +1,4 @@
-/** Live work of a lesson: an engine that is opened at the first press, and closed after the page was hidden for a minute. */
+/** Live work of a lesson: an engine that is opened at the first press of a button, and closed after the page was hidden for a minute. */
 
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import type { Metrics } from '../../../src/grpo/metrics.ts';
@@ -19,7 +19,7 @@ async function open(overrides: string[] = []): Promise<Session> {
   const [{ Session }, { fetchConfig }, { parseTrainConfig }, { findAdapter }] = await Promise.all([
     import('../../engine/session.ts'),
     import('../../engine/configs.ts'),
-    import('../../../src/grpo/config/text.ts'),
+    import('../../../src/extensions/yaml/text.ts'),
     import('../../engine/adapter.ts'),
   ]);
   await findAdapter(); // says what to do without a GPU

@@ -5,7 +5,7 @@
 
 import * as library from '../../../src/index.ts';
 import * as learners from '../../../src/extensions/learner/index.ts';
-import * as tasks from '../../../src/tasks/index.ts';
+import * as tasks from '../../../src/tasks.ts';
 import type { CheckpointWithTokenizer } from '../../../src/model/checkpoint/checkpoint.ts';
 import { createLocalEngine, engineSizes } from '../../../src/workers/localEngine.ts';
 import { answerLoop } from './runLoop.ts';

@@ -148,7 +148,7 @@ export function rowsPlot(rows: readonly { name: string; values: readonly number[
   return picture('rows', ROWS.width, height, label, content.join(''));
 }
 
-const RUN = { width: 260, height: 120, left: 44, right: 8, top: 8, bottom: 20 };
+const RUN = { width: 260, height: 120, left: 50, right: 8, top: 8, bottom: 20 };
 
 /** A curve over steps 0, 1, 2, ...; null = not measured. */
 export type Curve = readonly (number | null)[];

@@ -5,7 +5,7 @@
 
 import type * as library from '../../../src/index.ts';
 import type * as learners from '../../../src/extensions/learner/index.ts';
-import type * as tasks from '../../../src/tasks/index.ts';
+import type * as tasks from '../../../src/tasks.ts';
 import { describe, InputError } from '../../../src/errors.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import type { Metrics } from '../../../src/grpo/metrics.ts';
@@ -31,6 +31,9 @@ export interface LoopOptions {
   lr?: number | undefined;
   seed?: number | undefined;
   steps?: number | undefined;
+  /** Batches that wait before they are trained on, and the loss: lesson 5. */
+  delay?: number | undefined;
+  loss?: string | undefined;
 }
 
 /** Type of the function `train` that a loop exports. */
@@ -44,15 +47,25 @@ export interface Seconds {
   other: number;
 }
 
+/** Log-probs of the trained tokens of a batch, by try: when they were drawn, and under the weights that are trained. */
+export interface LogProbs {
+  drawn: number[][];
+  now: number[][];
+}
+
 /** A step in the form in which the page shows it. */
 export interface LoopStep {
   step: number;
   /** Mean over the tries. */
   reward: number;
-  /** undefined if all groups were silent, as is the entropy. */
+  /** Undefined, and so is `entropy`, if all groups were silent: no group had different rewards. */
   loss: number | undefined;
   entropy: number | undefined;
   gradNorm: number;
+  /** Share of the tokens that the loss clipped; undefined for a loss without a clip. */
+  clipped: number | undefined;
+  /** Log-probs of the batch that the step trained on. */
+  logProbs: LogProbs;
   seconds: Seconds;
   /** The first try at each problem of the step. */
   tries: { problem: string; answer: string; text: string; reward: number }[];
@@ -66,7 +79,7 @@ export interface LoopFacts {
   updates: number;
   /** Rows of all gradients. */
   rows: number;
-  /** Largest absolute value of a group's summed advantages, over all gradients. */
+  /** The advantages of each group are summed in each gradient. The largest absolute sum. */
   largestSum: number;
   /** Largest absolute change of a weight. */
   moved: number;
@@ -165,20 +178,24 @@ class Watch {
   readonly facts: LoopFacts = { gradients: 0, updates: 0, rows: 0, largestSum: 0, moved: 0 };
   #seconds: Seconds = { draw: 0, gradient: 0, optimizer: 0, other: 0 };
   #since = performance.now();
+  #logProbs: LogProbs = { drawn: [], now: [] };
 
   constructor(Learner: typeof learners.Learner, mostUpdates = Infinity) {
     const { facts } = this;
     const timed = <T>(part: keyof Seconds, work: Promise<T>) => this.#timed(part, work);
+    const keep = (logProbs: LogProbs) => (this.#logProbs = logProbs);
     this.Learner = class extends Learner {
       override sample(...given: Parameters<learners.Learner['sample']>) {
         return timed('draw', super.sample(...given));
       }
 
-      override forwardBackward(...given: Parameters<learners.Learner['forwardBackward']>) {
+      override async forwardBackward(...given: Parameters<learners.Learner['forwardBackward']>) {
         facts.gradients++;
         facts.rows += given[0].length;
         facts.largestSum = Math.max(facts.largestSum, ...groupSums(given[0]).map(Math.abs));
-        return timed('gradient', super.forwardBackward(...given));
+        const done = await timed('gradient', super.forwardBackward(...given));
+        keep(trainedLogProbs(given[0], done.logProbs));
+        return done;
       }
 
       override async optimStep(...given: Parameters<learners.Learner['optimStep']>) {
@@ -208,6 +225,8 @@ class Watch {
       loss: metrics['actor/pg_loss'],
       entropy: metrics['actor/entropy'],
       gradNorm,
+      clipped: metrics['actor/pg_clipfrac'],
+      logProbs: this.#logProbs,
       seconds,
       tries: first.map((i) => {
         const { messages, answer } = problems[tries[i].group];
@@ -215,6 +234,15 @@ class Watch {
       }),
     };
   }
+}
+
+/** Returns the log-probs of the rows' trained tokens. Tries of silent groups are not trained, and have none. */
+function trainedLogProbs(rows: readonly learners.TrainRow[], now: readonly ArrayLike<number>[]): LogProbs {
+  const trained = rows.flatMap(({ mask, logProbs: drawn }, i) => {
+    const at = Array.from(mask, (_, t) => t).filter((t) => mask[t] === 1 && !Number.isNaN(now[i][t]));
+    return drawn && at.length > 0 ? [{ drawn: at.map((t) => drawn[t]), now: at.map((t) => now[i][t]) }] : [];
+  });
+  return { drawn: trained.map(({ drawn }) => drawn), now: trained.map((row) => row.now) };
 }
 
 /** Returns the sum of the advantages of each group. The advantage of a row is that of its last token. */

@@ -3,6 +3,7 @@
 import { passInterval } from '../../../src/report/passInterval.ts';
 import { short } from '../../../src/ui/format.ts';
 import { RECORDED as STEP_1 } from '../1-groups/stills.ts';
+import { SOURCE as DELAY_SOURCE, STILLS as DELAYED } from '../5-stale/stills.ts';
 import { passOf, TRIES } from '../6-claims/evidence.ts';
 import { MODELS, percent, SOURCE, span, three } from '../6-claims/stills.ts';
 import { early, late, RECORDED, STEPS } from '../7-faults/runs.ts';
@@ -56,5 +57,6 @@ export const STILLS: Readonly<Record<string, string>> = {
     .join(
       '',
     )}</div><p class="source">${RECORDED.command}, commit ${RECORDED.commit}, ${RECORDED.adapter}; means of the first and the last five of ${STEPS} steps. Pale: run 0.</p>`,
+  '0.4': `${DELAYED['5.2']}<p class="source">${DELAY_SOURCE} Mean and range of three seeds. Delay 0: the runs of lesson 3.</p>`,
   '0.3': `<table><thead><tr><th>model</th><th>pass@1</th><th>95% interval</th><th>pass@${TRIES}</th></tr></thead><tbody>${evaluated.join('')}</tbody></table><p class="source">${SOURCE}</p>`,
 };

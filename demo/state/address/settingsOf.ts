@@ -1,6 +1,6 @@
 /** Converts a run's settings to parameters of an address: the differences between its config and its recipe. */
 
-import { parseTrainConfig } from '../../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../../src/extensions/yaml/index.ts';
 import { valueAt } from '../../../src/grpo/config/tree.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import { DEFAULT_RECIPE } from '../recipes.ts';
@@ -36,7 +36,7 @@ export function settingsOf(config: TrainConfig, name: string, recipe: string): U
   const keys = leaves(config).filter(
     (key) => !NOT_SHARED.includes(key) && (bringers.includes(key) || differs(config, withBrought, key)),
   );
-  // A module replaces the recipe's task.
+  // A task module (`task.module`) replaces the recipe's task, so the address need not name the task.
   const own = keys.filter((key) => key !== 'task.name' || config.task.module === undefined);
   const named = Object.keys(NAMES).filter((key) => own.includes(key));
   const others = own.filter((key) => !(key in NAMES));

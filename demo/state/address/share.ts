@@ -31,7 +31,7 @@ export interface SharedResult {
 }
 
 interface Curve {
-  /** Name of the metric after decoding. */
+  /** Metric that has the values in a decoded history. Without `read`, the values that are encoded are also this metric's. */
   metric: string;
   read?: (line: Metrics) => number | undefined;
   bytes: 1 | 2;

@@ -2,7 +2,7 @@
 
 import { batch, computed, signal } from '@preact/signals';
 import { parse } from 'yaml';
-import { parseTrainConfig } from '../../../src/grpo/config/text.ts';
+import { parseTrainConfig } from '../../../src/extensions/yaml/index.ts';
 import { valueAt } from '../../../src/grpo/config/tree.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import { ConfigError, InputError } from '../../../src/errors.ts';
@@ -34,7 +34,7 @@ export class Settings {
   readonly defaults = signal<Values>(EMPTY);
   readonly values = signal<Values>(EMPTY);
   readonly checked = computed<Checked>(() => this.#check());
-  /** True while the visitor's own model is chosen, but not named. */
+  /** True while the visitor has chosen to train an own model, but has not named the model yet. */
   readonly wantsModel = signal(false);
   /** The chosen task: the name of a recipe, or YOUR_MODEL. The cards, the form, the address and Start read it. */
   readonly chosen = computed(() => {

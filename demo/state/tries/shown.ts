@@ -7,7 +7,7 @@ import { growing, shownStep, stepsDone, tries } from '../page.ts';
 
 type Following = 'newest' | 'step' | 'nothing';
 
-/** Tries that the screen shows as they arrive: those of the newest step, those of the step on screen, or none. */
+/** Which newly scored tries appear on the screen: those of every new step, only those of the step already on screen, or none. */
 const following = signal<Following>('newest');
 
 /** The tries on screen; empty = none yet. */

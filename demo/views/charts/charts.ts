@@ -18,7 +18,7 @@ export class Charts {
   readonly #more: HTMLElement;
   readonly #legend = el('ul', 'run-legend');
 
-  /** @param more place of the curves below the timeline */
+  /** @param more element that gets the curves below the timeline */
   constructor(parent: HTMLElement, more: HTMLElement) {
     [this.#parent, this.#more] = [parent, more];
     this.#legend.hidden = true;

@@ -9,7 +9,7 @@ import { curvesOf } from './curves.ts';
 import type { ChartSpec } from './specs.ts';
 import { explained } from '../term.tsx';
 
-/** Data that all charts show. */
+/** Data that is the same for all charts. */
 export interface Shown {
   history: readonly Metrics[];
   others: readonly OtherRun[];

@@ -77,7 +77,7 @@ export function places(measure: Measure, tokens: readonly TokenView[]): (number 
   return values.map((value) => (value === undefined ? undefined : Math.max(-1, Math.min(1, place(value)))));
 }
 
-/** Returns the value at the end of the colour scale. */
+/** Returns the value that gets the full colour: the largest of these tokens, but at least LEAST. */
 export function endOf(measure: Measure, tokens: readonly TokenView[]): number {
   const size = SIZES[measure];
   const values = tokens.flatMap((token) => token[measure] ?? []);

@@ -1,4 +1,4 @@
-/** Example rules: what a task does itself, written out, and rewards that a model learns to exploit. */
+/** Example rules: a task's own rules as code, and rewards that a model learns to exploit. */
 
 import type { RuleKind } from '../../../src/extensions/modules/index.ts';
 

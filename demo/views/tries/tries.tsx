@@ -146,7 +146,7 @@ function List({ group, all }: { group: Group; all: boolean }) {
   );
 }
 
-/** The end of a list that is not complete. Creates more tries when it is pressed, or when it comes near the screen. */
+/** The button at the end of an incomplete list. More tries are created when the button is pressed or comes near the screen. */
 function Further({ left, onMore }: { left: number; onMore: () => void }) {
   const button = useRef<HTMLButtonElement>(null);
   useEffect(() => {

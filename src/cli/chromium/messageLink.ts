@@ -97,7 +97,7 @@ const TYPED_ARRAYS = {
 };
 type TypedArrayName = keyof typeof TYPED_ARRAYS;
 
-/** Values that JSON does not have (see Kinded) are written as an object with this only key. Its value is [kind, content]. */
+/** Only key of the object as which a value that JSON does not have (see Kinded) is written. The value of the key is [kind, content]. */
 const KIND = '$kind';
 type Kinded =
   | ['map', [unknown, unknown][]]

@@ -12,7 +12,7 @@ import { collectWeights } from '../../model/checkpoint/checkpoint.ts';
 import type { Weights } from '../../model/weights/load.ts';
 import type { EngineSpec } from '../../workers/engineSpec.ts';
 import { createRemoteEngine } from '../../workers/remoteEngine.ts';
-import engineCode from '../../workers/engine.worker.ts?inline-worker';
+import engineCode from '../../engine.worker.ts?inline-worker';
 import type { CommandEngine } from '../process/io.ts';
 import { sayAdapter, sayMemory } from '../run/plan.ts';
 import { MessageLink } from './messageLink.ts';
@@ -36,8 +36,8 @@ export async function openPageEngine(page: Page, spec: EngineSpec): Promise<Comm
     const adapter = await page.evaluate<PageAdapter>('webgrpo.adapter()');
     if ('problem' in adapter) throw new NoAdapterError(adapter.problem);
     const { maxArenaBytes, hasHalves } = adapter;
-    // `packed` is dropped: quantized tensors of a file stay quantized only if weights are read from the file on demand, but a message must
-    // contain all weights.
+    // The option `packed` is left out: quantized tensors of a file stay quantized only if the engine reads weights from the file on demand.
+    // The engine in the page gets all weights in one message.
     const { judgeModel, packed: _, dtype, ...others } = spec;
     const rest = { ...others, ...(dtype && hasHalves && { dtype }) };
     sayMemory(spec, { ...rest, maxArenaBytes, ...(judgeModel && { judgeModel }) });

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import type { Page, TestInfo } from '@playwright/test';
 import type { TrainConfigInput } from '../../grpo/config/input.ts';
 import { resolveTrainConfig } from '../../grpo/config/resolve.ts';
-import { parseTrainConfig } from '../../grpo/config/text.ts';
+import { parseTrainConfig } from '../../extensions/yaml/index.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import type { RunSummary } from '../../report/summary.ts';
@@ -67,7 +67,9 @@ export async function trainInPage(
   }
 }
 
-/** Returns the config of a run. The run folder is in the test's output folder unless the config sets trainer.defaultLocalDir. */
+/**
+ * Returns the config of a run. The run folder is in the Playwright test's output folder unless the config sets trainer.defaultLocalDir.
+ */
 async function configOf(
   config: TrainConfigInput | string,
   overrides: readonly string[],

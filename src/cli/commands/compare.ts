@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
 import type { TrainConfig } from '../../grpo/config/types.ts';
-import { parseTrainConfig } from '../../grpo/config/text.ts';
+import { parseTrainConfig } from '../../extensions/yaml/index.ts';
 import { RECIPES } from '../../grpo/config/recipes.ts';
 import { batchTable } from '../../grpo/config/rules.ts';
 import { goalReached } from '../../grpo/stopWhen.ts';
@@ -52,8 +52,8 @@ export const compare: Command = {
     const algorithms = algorithmsOf(flags['algorithms'] ?? ALGORITHMS);
     const seeds = numberFlag(flags, 'seeds', 3, [1, 100]);
     const target = numberFlag(flags, 'target', 0.85, [0, 1]);
-    // Every run replaces the config's own algorithm and the same settings. Notes about replaced settings are printed once, for the first
-    // one.
+    // In every run, the recipe of the run's algorithm replaces settings of the config. The note that lists the replaced settings is printed
+    // only once, for the first algorithm.
     const first = [`algorithm.name=${algorithms[0]}`];
     const base = parseTrainConfig(yaml, { source, overrides: [...overrides, ...first], note: say });
     const out =
@@ -117,7 +117,8 @@ async function trainAll(configs: readonly TrainConfig[][], afterRun: () => Promi
 }
 
 /**
- * Returns 'complete' for a finished run; otherwise the checkpoint to resume from, or undefined if the folder has none of this exact config.
+ * Returns 'complete' for a finished run; otherwise the checkpoint to resume from. Undefined if the run's folder belongs to another config
+ * or has no checkpoint.
  */
 async function stateOf(config: TrainConfig): Promise<string | undefined> {
   const folder = RunFolder.open(disk, folderOf(config));

@@ -2,7 +2,7 @@
 
 import { existsSync } from 'node:fs';
 import { InputError } from '../../errors.ts';
-import { parseTrainConfig } from '../../grpo/config/text.ts';
+import { parseTrainConfig } from '../../extensions/yaml/index.ts';
 import { CAUSES, diagnose, diagnosisText } from '../../report/doctor.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
 import { oneFile } from '../args.ts';

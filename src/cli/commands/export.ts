@@ -6,11 +6,11 @@
 import { existsSync } from 'node:fs';
 import { stringify } from 'yaml';
 import type { TrainConfig } from '../../grpo/config/types.ts';
-import { parseTrainConfig } from '../../grpo/config/text.ts';
+import { parseTrainConfig } from '../../extensions/yaml/index.ts';
 import { withLr } from '../../grpo/update/learningRate.ts';
 import { collectWeights, saveCheckpoint } from '../../model/checkpoint/checkpoint.ts';
 import { InputError } from '../../errors.ts';
-import { prompted } from '../../tasks/gsm8k/prompt.ts';
+import { prompted } from '../../extensions/tasks/index.ts';
 import type { Problem } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import { openAiSchema } from '../../rollout/agent/prompt.ts';
@@ -146,7 +146,10 @@ async function trlFiles(config: TrainConfig, splits: ExportedSplit[]) {
   return { files, notCarried: run.notCarried };
 }
 
-/** Throws InputError for a trained adapter, which is not exported, and for new LoRA adapters of a run exported to verl. */
+/**
+ * Throws InputError if the run has a trained adapter, which cannot be exported, or if a run with LoRA adapters that are not trained yet is
+ * to be exported to verl.
+ */
 async function checkAdapter(peer: keyof typeof TARGETS, source: string, model: TrainConfig['model']): Promise<void> {
   const merged = 'Run "webgrpo merge" first, then export the merged folder with --config and model.loraRank=0.';
   const trained = (await findAdapter(source, model.loraAdapterPath)).folder;

@@ -114,7 +114,7 @@ function sayAnswer({ tokenIds, tokensPerSecond, stopReason }: Answer): void {
   say(`${tokenIds.length} tokens, ${tokensPerSecond.toFixed(1)} tokens/s, ${stopReason}`);
 }
 
-/** Answers until standard input ends or the context is full. */
+/** Prints the answer to each message of the chat, until standard input ends or the context is full. Returns all answers. */
 async function converse(conversation: Conversation, lines: Lines | undefined, io: Output): Promise<Answer[]> {
   const answers: Answer[] = [];
   for (;;) {

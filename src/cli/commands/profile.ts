@@ -1,7 +1,7 @@
 /** `webgrpo profile`: writes profile.html and trace.json for a run folder. The run can still be in progress. */
 
 import { show, valueAt } from '../../grpo/config/tree.ts';
-import { readYaml } from '../../grpo/config/yaml.ts';
+import { readYaml } from '../../extensions/yaml/index.ts';
 import { InputError } from '../../errors.ts';
 import { oneFile } from '../args.ts';
 import type { Command } from '../command.ts';

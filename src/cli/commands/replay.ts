@@ -117,7 +117,10 @@ async function replayLosses(run: KeptRun, title: string, flags: Flags): Promise<
   return { kind: 'replay', title, notes, charts: stepCharts(steps), steps, rewards: [] };
 }
 
-/** Returns the run's own config, then one config per name. The name of a recipe brings its settings; the name of a loss keeps the run's. */
+/**
+ * Returns the run's own config, then one config per name. The name of a recipe replaces all settings that the recipe has; the name of a
+ * loss replaces only the policy loss.
+ */
 function configsOf(text: string, source: string, names: readonly string[]): NamedConfig[] {
   const own = parsed(text, source);
   const { enable } = own.algorithm.filterGroups;

@@ -4,11 +4,12 @@ import { join } from 'node:path';
 import { existsSync } from 'node:fs';
 import { InputError } from '../../errors.ts';
 import { checkTrainRules } from '../../grpo/config/rules.ts';
-import { parseTrainConfig } from '../../grpo/config/text.ts';
+import { parseTrainConfig } from '../../extensions/yaml/index.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { hasRewardModels } from '../../grpo/generate/options.ts';
 import { completedConfig } from '../../grpo/generate/trainingSet.ts';
-import { CancelledError, type RollouterFactory } from '../../grpo/pipeline/asyncGroups.ts';
+import { CancelledError } from '../../grpo/generate/samples.ts';
+import type { RollouterFactory } from '../../grpo/pipeline/source.ts';
 import { pipelineOf } from '../../grpo/pipeline/settings.ts';
 import { bringWeights } from '../../grpo/pipeline/sharedWeights.ts';
 import {
@@ -124,7 +125,7 @@ interface RoomRun {
 
 async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun> {
   const { ackWaitMs, deadlineMs, maxWorkers, trustsWorkers } = run;
-  // `on-policy` for the engine: workers read copies of the weights, so the trainer can update its own in place.
+  // The engine is created for the pipeline `on-policy`: workers read copies of the weights, so the trainer can update its own in place.
   const onDevice = { ...run.config, trainer: { ...run.config.trainer, pipeline: 'on-policy' as const } };
   const server = await openServer(run.server, run.running); // before kernels are compiled, so that errors of the server are reported early
   const closing: (() => void | Promise<void>)[] = [() => server.close()];
@@ -140,8 +141,8 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
     const checking = trustsWorkers ? undefined : await openChecking(session, onDevice);
     if (checking) closing.push(() => checking.destroy());
     const { maxAge, maxGroups } = pipelineOf(config);
-    // Each stored version of the weights is a complete file, so only those that the schedule needs are stored. Samples of older versions
-    // are generated again.
+    // Each stored version of the weights is a complete file, so only as many versions are stored as the pipeline's staleness allows.
+    // Samples of older versions are generated again.
     const keptVersions = Math.min(maxAge, Math.max(1, Math.ceil(config.asyncTraining.stalenessThreshold))) + 2;
     const host = await RoomHost.open(server.connection, {
       ...{ config: { ...config }, maxWorkers, ackWaitMs, deadlineMs, resume: checkpoint !== undefined, say },

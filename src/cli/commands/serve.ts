@@ -3,7 +3,7 @@
 import { join } from 'node:path';
 import { DeviceLostError, InputError } from '../../errors.ts';
 import { ApiError, ClientGroups, NO_TASK, runOverError } from '../../extensions/client/index.ts';
-import { parseTrainConfig } from '../../grpo/config/text.ts';
+import { parseTrainConfig } from '../../extensions/yaml/index.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { requestLosses } from '../../extensions/checks/index.ts';
 import type { Metrics } from '../../grpo/metrics.ts';

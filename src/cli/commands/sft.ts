@@ -1,6 +1,6 @@
 /** `webgrpo sft`: supervised training on the demonstrations of a task, from newly initialised weights or from a checkpoint. */
 
-import { parseSftConfig } from '../../grpo/config/text.ts';
+import { parseSftConfig } from '../../extensions/sft/index.ts';
 import { greedyAcc, passAt1 } from '../../report/metricOf.ts';
 import { oneFile } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';

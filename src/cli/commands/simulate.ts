@@ -1,6 +1,6 @@
 /** `webgrpo simulate`: predicts the duration of a run's steps with each pipeline, on one device, several devices or a room. */
 
-import { parseTrainConfig } from '../../grpo/config/text.ts';
+import { parseTrainConfig } from '../../extensions/yaml/index.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { InputError } from '../../errors.ts';
 import {

@@ -2,7 +2,7 @@
 
 import { join } from 'node:path';
 import type { TrainConfig } from '../../grpo/config/types.ts';
-import { parseTrainConfig } from '../../grpo/config/text.ts';
+import { parseTrainConfig } from '../../extensions/yaml/index.ts';
 import { completedConfig } from '../../grpo/generate/trainingSet.ts';
 import { InputError } from '../../errors.ts';
 import { oneFile } from '../args.ts';

@@ -119,7 +119,10 @@ const CALLS_AS_CONTENT =
   '{%- else %}{%- set all.messages = all.messages + [message] %}{%- endif %}{%- endfor %}' +
   "{%- set messages = all.messages %}{{- '' }}";
 
-/** Per tool call format: the part of a response_template by which transformers (5.13 and later) parses calls. TRL uses it. */
+/**
+ * For each tool call format, the part of a tokenizer's response_template by which transformers (5.13 and later) parses calls. TRL uses the
+ * response_template.
+ */
 export const CALL_FIELDS: Readonly<Record<string, Json>> = {
   hermes: {
     open: '<tool_call>',

@@ -3,10 +3,8 @@
 import { InputError } from '../../errors.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { isGsm8k } from '../../extensions/sft/index.ts';
-import type { PromptOptions } from '../../tasks/gsm8k/prompt.ts';
+import { JSONL_REWARD_OPTIONS, jsonlOptions, type PromptOptions } from '../../extensions/tasks/index.ts';
 import { NO_SHAPING, type Shaping } from '../../tasks/gsm8k/reward.ts';
-import { JSONL_REWARD_OPTIONS } from '../../tasks/jsonl/reward.ts';
-import { jsonlOptions } from '../../tasks/jsonl/task.ts';
 import gsm8kReward from './python/reward.py?raw';
 import jsonlReward from './python/reward_jsonl.py?raw';
 import rewardStub from './python/reward_stub.py?raw';
@@ -51,7 +49,9 @@ function rewardOfJsonl(written: TrainConfig['task']['options']): string {
 
 const LINE_END = String.raw`\n\r\u2028\u2029`;
 const SPACE = String.raw`\t\n\x0b\x0c\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff`;
-/** The characters that \d, \w and \s match in JavaScript. Python's own classes match others. */
+/**
+ * The characters that \d, \w and \s match in JavaScript. They are written out, because \d, \w and \s in Python match other characters too.
+ */
 const CLASSES: Readonly<Record<string, string>> = { d: '0-9', w: 'A-Za-z0-9_', s: SPACE };
 /** Splits a pattern into parts: an escape, a character class, the start of a group, a quantifier, or a single character. */
 const PARTS = /\\[^]|\[(?:\\[^]|[^\]])*\]|\(\?(?:<[=!]|<\w+>|[:=!])?|\{\d+(?:,\d*)?\}|[^]/g;

@@ -32,8 +32,8 @@ function lossType({ policyLoss: { lossMode }, lossAggMode }: TrainConfig['actor'
 }
 
 /**
- * Returns the optimizer updates in one of our steps. A step of TRL is one update; a step here generates samples and then makes several
- * updates.
+ * Returns the number of optimizer updates in one of our steps. A step of TRL is one update; a step here generates samples and then makes
+ * several updates.
  */
 const updatesOf = ({ data, actor }: TrainConfig) => (data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
 const isSequenceLevel = ({ actor }: TrainConfig) => ['gspo', 'luspo'].includes(actor.policyLoss.lossMode);

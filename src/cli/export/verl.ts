@@ -31,13 +31,13 @@ const VERL: Peer = {
     /^(model\.|task\.|seed$|asyncTraining\.|rollout\.(maxNumSeqs|agent\.)|actor\.(ppoMicroBatch|clipRatio$)|algorithm\.normAdv|data\.chatTemplateKwargs|trainer\.(defaultLocalDir|resume|logger))/,
   values: {
     'actor.policyLoss.lossMode': ({ actor }) => known(LOSSES, actor.policyLoss.lossMode, 'vanilla'),
-    // CISPO: wMax, TRL's maximum of the weight, equals 1 + clip_ratio_high of verl.
+    // For CISPO, our `wMax` (as in TRL, the maximum of the ratio as a weight) equals 1 + clip_ratio_high of verl.
     'actor.clipRatioHigh': ({ actor: { policyLoss, clipRatioHigh } }) =>
       policyLoss.lossMode === 'cispo' && policyLoss.wMax !== undefined ? policyLoss.wMax - 1 : clipRatioHigh,
     'actor.klLossType': ({ actor }) => known(KL_TYPES, actor.klLossType, 'low_var_kl'),
     'actor.optim.optimizer': ({ actor: { optim } }) => (optimizerOf(optim).name === 'SGD' ? 'SGD' : undefined),
     'actor.optim.lrSchedulerType': ({ actor: { optim } }) => known(/^cosine$/, optim.lrSchedulerType, 'constant'),
-    // Not written: partial rollout exists only in our trainer. verl's sampler does not start more prompts than it trains on.
+    // `overSampleRate` is not written: verl's sampler does not start more prompts than it trains on.
     'rollout.overSampleRate': () => undefined,
     'rollout.topK': ({ rollout }) => off(rollout.topK),
     'rollout.valKwargs.topK': ({ rollout }) => off(rollout.valKwargs.topK),
@@ -59,8 +59,8 @@ const VERL: Peer = {
     },
     'algorithm.rolloutCorrection.rolloutIsThreshold': (config) => correctionSettings(config).rolloutIsThreshold,
     'algorithm.rolloutCorrection.rolloutRs': (config) => correctionSettings(config).rolloutRs || undefined,
-    // Not written unless the loss is REINFORCE, which requires true. With false, verl recomputes old log-probs with the training engine, as
-    // it must if rollout and training use different engines.
+    // `bypassMode` is written only if the loss is REINFORCE, which requires the value true. With false, verl recomputes old log-probs with
+    // the training engine, as it must if rollout and training use different engines.
     'algorithm.rolloutCorrection.bypassMode': (config) => isReinforce(config) || undefined,
     'reward.overlongBuffer.len': ({ reward }) => reward.overlongBuffer.len || undefined,
     'reward.overlongBuffer.penaltyFactor': ({ reward: { overlongBuffer } }) =>

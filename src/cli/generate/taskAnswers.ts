@@ -4,7 +4,7 @@
 
 import { InputError } from '../../errors.ts';
 import { answer, questionOf } from '../../extensions/ask/index.ts';
-import { parseTrainConfig } from '../../grpo/config/text.ts';
+import { parseTrainConfig } from '../../extensions/yaml/index.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { randomKey } from '../../grpo/generate/samples.ts';
 import type { Message, Task } from '../../tasks/task.ts';

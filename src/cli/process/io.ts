@@ -42,7 +42,7 @@ export interface Io {
   createEngine?: (spec: EngineSpec) => Promise<CommandEngine>;
 }
 
-/** The io of this process. */
+/** The standard streams, environment variables and signals of this process. */
 export const processIo: Io = {
   stdin: process.stdin,
   stdout: process.stdout,

@@ -2,7 +2,7 @@
 
 import { existsSync } from 'node:fs';
 import { InputError } from '../../errors.ts';
-import { parseTrainConfig } from '../../grpo/config/text.ts';
+import { parseTrainConfig } from '../../extensions/yaml/index.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { type KeptStep, keptSteps, readKept, settingsHash } from '../../extensions/replay/index.ts';
 import { RunFolder } from '../../runs/runFolder.ts';

@@ -14,8 +14,9 @@ export interface ServerOptions {
   /** Folder for the NATS server's configuration file and streams. */
   folder: string;
   host: string;
-  /** Port for clients in Node, and below it the port for WebSockets of browsers; -1 = any free port. */
+  /** Port for clients in Node; -1 = any free port. */
   port: number;
+  /** Port for WebSockets of browsers; -1 = any free port. */
   webSocketPort: number;
   /** Paths of a TLS certificate and its private key. */
   tls?: { cert: string; key: string } | undefined;

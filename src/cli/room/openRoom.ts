@@ -20,7 +20,7 @@ export interface OpenedServer {
 /** A NATS server with the two users of a room: the controller, and one user that all workers share. */
 export interface RoomServer {
   address: string;
-  /** Credentials of the two users: an NKey seed, or user:password. */
+  /** Credentials of the two users `controller` and `worker`: an NKey seed, or user:password. */
   controller: string;
   worker: string;
 }
@@ -55,8 +55,8 @@ async function connectWith(options: Parameters<Connect>[0], trusted: TlsSettings
     );
   }
   const { connect } = await import('@nats-io/transport-node');
-  // Without `tls`, the client would believe a server that claims to have no TLS. Without `host`, an IP address would be checked as
-  // localhost.
+  // Without `tls`, the client would accept a server that claims to have no TLS. Without `host`, the certificate of a server that is
+  // addressed by IP would be checked for the name localhost.
   const tls = { host: hostname.replace(/^\[|\]$/g, ''), ...trusted };
   try {
     return await connect({ ...options, ...(protocol === 'tls:' && { tls }) });

@@ -114,7 +114,7 @@ function filled(value: unknown, at: string): unknown {
     const found = currentIo().env[name] ?? otherwise;
     if (found !== undefined) return found;
     throw new InputError(
-      `${at} names the environment variable ${name}, which is not set. Set it, or write \${${name}:-...}.`,
+      `${at} names the environment variable ${name}, which is not set. Set it, or write \${${name}:-DEFAULT}.`,
     );
   });
 }

@@ -15,7 +15,7 @@ export interface NamedRun {
 }
 
 const CONFIG = 'config.yaml';
-/** A folder with config.yaml is a run folder only if it also has one of these. */
+/** A folder with config.yaml is a run folder only if it also has one of these files or folders. */
 const OF_RUN = ['metrics.jsonl', 'checkpoints'];
 
 const isRun = (folder: string): boolean =>
@@ -76,7 +76,9 @@ export async function openTraining(
   const file = await openConfig(path);
   const meant = file.run ? resumed(path, file.run) : [];
   if (file.run && basename(path) === CONFIG && !given.some((word) => word.startsWith('trainer.resume')))
-    say(`${path} starts again from the run's start model. To resume the run instead, give ${file.run.folder}.`);
+    say(
+      `${path} is only the config: training starts again from the run's start model. To resume the run instead, give ${file.run.folder}.`,
+    );
   return { ...file, overrides: [...meant, ...given] };
 }
 

@@ -2,9 +2,13 @@
 
 import type { WrittenConfig } from '../../grpo/config/schema/index.ts';
 import { InputError } from '../../errors.ts';
-import { openShippedTask, readGsm8k as readProblems, type TaskConfig } from '../../tasks/open/shipped.ts';
+import {
+  openShippedTask,
+  readGsm8k as readProblems,
+  type TaskConfig,
+  withTools,
+} from '../../extensions/tasks/index.ts';
 import { sha256Of } from '../../extensions/modules/index.ts';
-import { withTools } from '../../tasks/shippedTools.ts';
 import type { Task } from '../../tasks/task.ts';
 import { readText } from '../files.ts';
 import { defaultFunction } from '../importModule.ts';

@@ -72,8 +72,8 @@ export class Progress {
 }
 
 /**
- * Returns one line with the loss, advantage and other settings of the algorithm, after the config's own keys are applied. Omits terms that
- * are off.
+ * Returns one line with the loss, advantage and other settings of the algorithm: those of the named recipe, except where the config sets
+ * its own. Omits terms that are off.
  */
 export function resolvedAlgorithm({ actor, algorithm }: TrainConfig): string {
   const { clipRatioLow, clipRatioHigh, clipRatioC, entropyCoeff, klLossCoef, klLossType } = actor;

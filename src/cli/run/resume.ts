@@ -11,7 +11,7 @@ import { freeName } from '../../runs/fileSystem.ts';
 import type { RunFolder } from '../../runs/runFolder.ts';
 import type { Task } from '../../tasks/task.ts';
 import { disk, readJsonFile, readText } from '../files.ts';
-import { configChanges } from '../../runs/configChanges.ts';
+import { configChanges } from '../../extensions/yaml/index.ts';
 import { say } from './progress.ts';
 
 /**
@@ -99,9 +99,9 @@ const RESUME_KEYS = /^trainer\.resume(Mode|FromPath)?=/;
 
 type ResumedArgs = Pick<ParsedArgs, 'overrides'> & { [K in 'flags' | 'lists']?: ParsedArgs[K] | undefined };
 
-/** Flags that are left out of the command, because they do not affect the run. */
+/** Flags that are left out of the command line that resumes a run, because they do not affect the run. */
 const LEFT_OUT = ['json'];
-/** Flags with a secret value. The command shows TEXT in its place. */
+/** Flags with a secret value. The command line that resumes a run shows TEXT in place of the value. */
 const SECRET = ['token'];
 
 /** Returns the command line that resumes the run that was started with these arguments. */

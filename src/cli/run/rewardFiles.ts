@@ -6,8 +6,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { TrainConfig } from '../../grpo/config/types.ts';
-import { lineOf, readYaml } from '../../grpo/config/yaml.ts';
-import { parseRubric, type Rubric } from '../../tasks/rewards/rubric/parse.ts';
+import { lineOf, readYaml } from '../../extensions/yaml/index.ts';
+import { parseRubric, type Rubric } from '../../extensions/rewards/index.ts';
 import { readText } from '../files.ts';
 
 /**

@@ -49,7 +49,7 @@ export interface CommandSession {
 
 /**
  * Opens a session. Throws InputError for a bad checkpoint or task, NoAdapterError and OutOfMemoryError.
- * @param given task to use instead of the config's; prompts of this task are not checked
+ * @param given task to use instead of the config's; it is not checked whether the chat template renders its prompts completely
  */
 export async function openSession(
   config: TrainConfig,

@@ -43,7 +43,8 @@ interface RunParts extends Pick<RunOptions, 'config'>, Pick<RunHost<RunSession>,
   /** Checkpoint folder to resume from; undefined = from the start. */
   from: string | undefined;
   /**
-   * Milliseconds to wait after each of several device losses in a row before the run continues. Default: continues after up to two losses.
+   * Milliseconds to wait before the run continues after device losses in a row: the first number after the first loss, and so on. One loss
+   * more than there are numbers ends the run. Default: [0, 1000].
    */
   waitsMs?: readonly number[];
   /** Called on each GPU device before its first step. */
@@ -127,7 +128,8 @@ class ShownRun implements RunHost<RunSession> {
       say(this.#parts.onStop?.() ?? `${ending} Press Ctrl-C again to quit without saving.`);
     });
     if (!this.#isEstimated && !session.rollouter)
-      // Errors are ignored: an error of a sample here ends step 1 too, unless trainer.onError skips the sample.
+      // Errors of the estimate are ignored: a sample that fails here fails in step 1 again, and there ends the run, unless trainer.onError
+      // skips the sample.
       await sayEstimate(this.#run.config, session, estimating.signal).catch(() => undefined);
     this.#isEstimated = true;
   }

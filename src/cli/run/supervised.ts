@@ -4,16 +4,17 @@ import { totalmem } from 'node:os';
 import { join } from 'node:path';
 import { resolveTrainConfig } from '../../grpo/config/resolve.ts';
 import {
-  freshModelConfig,
-  trainSupervised,
+  buildTokenizer,
   exampleStream,
   freshModel,
+  freshModelConfig,
   generatedTokenizer,
   isGsm8k,
+  type SftConfig,
   type TokenizerOnly,
+  trainSupervised,
 } from '../../extensions/sft/index.ts';
 import { promptLosses } from '../../extensions/checks/index.ts';
-import type { SftConfig } from '../../grpo/config/sftSchema.ts';
 import { InputError, StoppedError } from '../../errors.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { GrpoTrainer } from '../../grpo/trainer.ts';
@@ -23,7 +24,6 @@ import { optimizerOf } from '../../model/optimizer/spec.ts';
 import { parameterCount } from '../../model/params.ts';
 import { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
-import { buildTokenizer } from '../../tasks/gsm8k/tokenizer.ts';
 import type { Task } from '../../tasks/task.ts';
 import { engineSizes } from '../../workers/localEngine.ts';
 import { mib } from '../../workers/memoryPlan.ts';

@@ -82,7 +82,8 @@ class EventFile implements Tracker {
   static async open({ files, path }: RunFolder, history: readonly Metrics[]): Promise<EventFile> {
     const earlier = (await files.list(path)).filter((name) => name.includes('tfevents')).length;
     const seconds = Date.now() / 1000;
-    // The name contains the time and a counter, because TensorBoard reads the files of a folder in the order of their names.
+    // The name of an event file contains the time and a counter, because TensorBoard reads the files of a folder in the order of their
+    // names.
     const name = `events.out.tfevents.${Math.floor(seconds)}.${hostname()}.${process.pid}.${earlier}`;
     const file = new EventFile(files, `${path}/${name}`);
     await files.write(file.#path, fileHeader(seconds));

@@ -3,9 +3,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
-import type { SftConfig } from '../../grpo/config/sftSchema.ts';
+import { parseSftConfig, type SftConfig } from '../../extensions/sft/index.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
-import { parseSftConfig } from '../../grpo/config/text.ts';
 import { InputError } from '../../errors.ts';
 import { checkCheckpoint } from '../../runs/checkpointFolder.ts';
 import { disk, readJsonFile, readText } from '../files.ts';

@@ -10,7 +10,7 @@ import { createServer, type IncomingMessage, type ServerResponse, STATUS_CODES }
 import type { AddressInfo } from 'node:net';
 import { describe, DeviceLostError, InputError, oneLine } from '../../errors.ts';
 import { anthropicError, ApiError, type NamedEvent } from '../../extensions/client/index.ts';
-import { jsonDepth } from '../../tasks/tools/plain.ts';
+import { jsonDepth } from '../../extensions/sandbox/index.ts';
 import { say } from '../run/progress.ts';
 
 export interface HttpRequest {

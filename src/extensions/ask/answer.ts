@@ -11,7 +11,7 @@ import { generateOptions, GREEDY } from '../../grpo/generate/options.ts';
 
 /** Options of `answer`. */
 export interface AnswerOptions extends Pick<AgentLoopInput, 'signal' | 'onTokens' | 'onMessage'> {
-  /** Config of sampling, turns and limits of tokens. */
+  /** Config that sets sampling, the maximum number of turns, and the maximum numbers of tokens. */
   config: TrainConfig;
   /** Task of the problem. Its tools are executed; its reward is not computed. */
   task: Task;

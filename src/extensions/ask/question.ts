@@ -16,7 +16,7 @@ import type { TrainConfig } from '../../grpo/config/types.ts';
 export async function questionOf(task: Task, text: string, earlier: readonly Message[] = []): Promise<Problem> {
   if (task.environments?.length)
     throw new InputError(
-      `Task "${task.name}" has environments, which a question cannot set up. Answer one of its problems.`,
+      `Task "${task.name}" has environments, which a question cannot set up. Give a problem of the task instead.`,
     );
   const example = await givenProblem(`Training problem 0 of task "${task.name}"`, () => task.train(0, 0));
   const asked = task.ask?.(text) ?? withLast(example.messages, text);

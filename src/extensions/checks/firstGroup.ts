@@ -36,7 +36,7 @@ export async function firstGroup(
   }
 }
 
-/** Measured seconds of a step. */
+/** Measured seconds of a step's generation and update. */
 interface TimedStep {
   generationS: number;
   updateS: number;

@@ -31,7 +31,10 @@ interface CheckedProblems {
 
 const allOf = ({ training, heldOut }: CheckedProblems): Problem[] => [...heldOut, ...training];
 
-/** Parameters of the marked tool, of which only the name and the description are searched in the rendered prompt. */
+/**
+ * Parameters of a tool whose name and description are a marker. The object is empty, because only the marker is searched for in the
+ * rendered prompt.
+ */
 const NO_PARAMETERS = { type: 'object' as const, properties: {}, required: [] };
 const SCHEMAS = 'tool schemas (rollout.multiTurn.toolSchemasInPrompt)';
 
@@ -48,7 +51,7 @@ export function checkTemplate(run: CheckedRun, problems: CheckedProblems): strin
   const notes = promptLosses(run, problems, writesSchemas(config.rollout, tokenizer));
   const { maxAssistantTurns, maxToolCalls } = agentLimits(config);
   if (maxAssistantTurns < 2) return notes;
-  // Other agent loops are skipped: they format tool results themselves.
+  // Problems whose agent loop is not `tool_agent` are skipped, because their loops format tool results themselves.
   const looping = ({ agentName = config.rollout.agent.defaultAgentLoop }: Problem) => agentName === 'tool_agent';
   const parts = allOf(problems)
     .filter(looping)

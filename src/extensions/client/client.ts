@@ -30,7 +30,7 @@ export interface ChatCompletions {
 export class TrainingClient {
   /** The episode with its tokens. Its `reward` method takes the reward. */
   readonly trajectory: ClientTrajectory;
-  /** Same structure as in the `openai` package. */
+  /** Has the method `completions.create`, as `chat` of a client of the `openai` package. */
   readonly chat: { completions: ChatCompletions };
 
   constructor(groups: ClientGroups, options: TrajectoryOptions = {}) {

@@ -35,7 +35,7 @@ export interface ClientStepOptions {
    * data.trainBatchSize.
    */
   groups?: number | 'all';
-  /** Ends the wait for complete groups: the step rejects, and the groups stay for the next step. */
+  /** If this signal aborts, the wait for complete groups ends: the step rejects, and the groups stay for the next step. */
   signal?: AbortSignal;
 }
 

@@ -42,11 +42,12 @@ export class RandomStreams {
   }
 
   /**
-   * Returns a stream for a new group. For the first group of a question under new weights, the stream depends only on the question and the
-   * weight version, so that a run can be repeated. For later groups it also depends on `number`, which is unique in the run.
+   * Returns the random stream of a new group. For the first group of a question under new weights, the stream depends only on the question
+   * and the weight version, so that a run can be repeated. For later groups it also depends on `number`, which is unique in the run.
    */
   take(key: string, version: number, number: number): number {
-    // Streams of older versions have been forgotten. The stream of a question's first group may be in use, so it is not taken again.
+    // The streams of older versions have been forgotten. One of them may be the stream of the first group with this key, so a later group
+    // of an older version never gets that stream.
     let stream = version < this.#version ? undefined : hash(key, version, 0);
     for (let attempt = 0; stream === undefined || this.#given.has(stream); attempt++)
       stream = hash(key, version, number + 1, attempt);
@@ -54,12 +55,12 @@ export class RandomStreams {
     return stream;
   }
 
-  /** Returns the state of the streams for a checkpoint. */
+  /** Returns the weight version and the assigned random streams, for a checkpoint. */
   save(): NonNullable<SavedEpisodes['streams']> {
     return { version: this.#version, given: [...this.#given] };
   }
 
-  /** Adds the streams that are stored in a checkpoint. */
+  /** Counts the random streams in a checkpoint as assigned. `alive`: groups in memory, which keep their streams. */
   restore({ version, given }: NonNullable<SavedEpisodes['streams']>, alive: readonly Group[]): void {
     this.advance(version, alive);
     for (const stream of given) this.#given.add(stream);

@@ -15,7 +15,7 @@ import type { ToolParser } from '../../rollout/tools/parser.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { generateOptions } from '../../grpo/generate/options.ts';
 import { NothingInFlight } from '../../grpo/pipeline/nothingInFlight.ts';
-import { staleShare } from '../../grpo/pipeline/overSampling.ts';
+import { staleShare } from '../pipelines/index.ts';
 import type { GeneratedStep, SampleSource } from '../../grpo/generate/samples.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import type { TrainerEngine } from '../../grpo/types.ts';
@@ -59,7 +59,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   #complete: Group[] = [];
   /** The groups and counters that the current step has taken. They are put back if the step fails. */
   #currentStep: { step: number; groups: Group[]; requestedGroups: number | undefined; counts: Metrics } | undefined;
-  /** Aborts when the engine's GPU device is lost. */
+  /** Controller of the signal that aborts when the engine's GPU device is lost. */
   #deviceLost = new AbortController();
   #requestedGroups: number | undefined;
   #nextGroupNumber = 0;

@@ -1,8 +1,7 @@
 /** Converts the episodes of clients to plain JSON for a checkpoint: open episodes, and those that wait for their group or step. */
 
 import * as v from 'valibot';
-import { arraysSchema, readInFlight, savedReward, whole } from '../../grpo/generate/savedGroups.ts';
-import { encodeArrays } from '../../grpo/generate/sampleCodec.ts';
+import { arraysSchema, encodeArrays, readInFlight, savedReward, whole } from '../pipelines/index.ts';
 import { type DrawnSoFar, TURN_FIELDS, TURN_REQUIRED } from '../../rollout/tokenLog.ts';
 
 /** Returns the schema of the stored episodes. Token ids must be below `vocabSize`. */

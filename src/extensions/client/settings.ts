@@ -35,7 +35,7 @@ export interface ClientLimits {
 export const NO_TASK = {
   name: 'client',
   train: (): never => {
-    throw new InputError('Episodes come from clients. There are no problems to sample.');
+    throw new InputError('Clients bring their own problems, so this task has none. Let clients open the episodes.');
   },
   heldOut: () => [],
   reward: (): never => {

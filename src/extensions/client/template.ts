@@ -62,8 +62,8 @@ export class CallTemplate {
   }
 
   /**
-   * True if the template still renders the same text before `reply` and the same text for the reply. False, for example, if it drops the
-   * reasoning of earlier turns.
+   * True if `rendered`, a longer conversation, starts with the text that was rendered before `reply` was sampled, and then has the text of
+   * the reply. False, for example, if the template drops the reasoning of earlier turns.
    */
   keeps(reply: Reply, rendered: string): boolean {
     if (!rendered.startsWith(reply.rendered)) return false;

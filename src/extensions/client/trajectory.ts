@@ -13,6 +13,7 @@ import { type ChatMessage, firstMessages } from './api/messages.ts';
 import { type Answer, type ReadReply, randomId, readReply } from './api/reply.ts';
 import type { CallRequest } from './api/request.ts';
 import { readReward, type RewardOptions } from './api/reward.ts';
+import { ofItsSampler } from './ofItsSampler.ts';
 import type { SavedTrajectory } from './saved.ts';
 import { freeNumber, Sequence } from './sequence.ts';
 import type { CallTemplate } from './template.ts';
@@ -178,8 +179,8 @@ export class ClientTrajectory {
 
   /**
    * Returns the sequence whose conversation is the longest beginning of the request's messages, and the index of the last reply in that
-   * beginning. Of equal ones, a sequence that ends with this reply is preferred. The rank serves to compare the matches of several
-   * episodes.
+   * beginning. Of equal ones, a sequence that ends with this reply is preferred. Also returns a `rank`, by which the matches of several
+   * episodes can be compared.
    */
   match({
     messages,
@@ -436,33 +437,6 @@ export class ClientTrajectory {
 
 /** Makes the keys of requests with a seed differ from the keys of all trajectories. */
 const SEEDED = 0x5eed;
-
-/** Sampling parameters that change the distribution from which tokens are sampled, each with its neutral value. */
-const SAMPLER = {
-  ...{ topP: 1, topK: 0, minP: 0, minNewTokens: 0 },
-  ...{ repetitionPenalty: 1, presencePenalty: 0, frequencyPenalty: 0 },
-} satisfies Partial<SamplingParams>;
-
-/**
- * Returns the tokens with the log-probs under the distribution from which they were sampled, if parameters of the request changed this
- * distribution. The importance ratio in the loss then refers to the distribution that was really sampled.
- */
-function ofItsSampler(
-  generation: Generation,
-  { sampling, required, jsonSchema }: CallRequest,
-  run: SamplingParams,
-): Generation {
-  const { logMass, ...rest } = generation;
-  const isOther = (key: keyof typeof SAMPLER) =>
-    (sampling[key] ?? run[key] ?? SAMPLER[key]) !== (run[key] ?? SAMPLER[key]);
-  const isChanged =
-    required ||
-    jsonSchema ||
-    sampling.logitBias?.length ||
-    (Object.keys(SAMPLER) as (keyof typeof SAMPLER)[]).some(isOther);
-  if (!logMass || !isChanged) return generation;
-  return { ...rest, logProbs: generation.logProbs.map((logProb, t) => logProb - logMass[t]) };
-}
 
 /** A sequence that is waiting for a reply. */
 interface Place {

@@ -7,15 +7,8 @@ import { InputError } from '../../errors.ts';
 import type { ModelConfig } from '../../model/config.ts';
 import { elementCount, parameterSpecs } from '../../model/params.ts';
 import type { CheckpointWithTokenizer } from '../../model/checkpoint/checkpoint.ts';
-import {
-  LAYER_NAMES,
-  NAMES,
-  ROPE_FACTORS,
-  SPLITTINGS,
-  TOKEN_TYPES,
-  TOKENIZER_JSON,
-} from '../../model/checkpoint/gguf/names.ts';
-import { ropeFactors } from '../../model/checkpoint/gguf/rope.ts';
+import { LAYER_NAMES, NAMES, ROPE_FACTORS, SPLITTINGS, TOKEN_TYPES, TOKENIZER_JSON } from './names.ts';
+import { ropeFactors } from './rope.ts';
 import { type GgufTensor, type GgufType, type GgufValue, Q8_BLOCK, writeGguf } from './gguf.ts';
 
 /**

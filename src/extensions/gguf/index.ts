@@ -1,4 +1,7 @@
-/** Exports models to GGUF for llama.cpp. Used by `webgrpo export gguf` and the page's exports. */
+/**
+ * Reads and writes models in llama.cpp's format. `webgrpo export --gguf` and the page's exports write them. Any `model.path` can name one:
+ * `src/engineParts.ts` loads the reader.
+ */
 
 export type { GgufType } from './gguf.ts';
 export { ggufModel } from './ggufModel.ts';

@@ -3,6 +3,8 @@
  * forwardBackward, optimStep, saveState and loadState, and a client with OpenAI's API whose calls are trained on.
  */
 
+import '../../trainerParts.ts';
+
 export {
   ApiError,
   type ChatCompletion,

@@ -152,5 +152,5 @@ function numbersOf(what: string, name: string, value: unknown): number[] {
   throw new InputError(`${what}: ${name} is ${show(value)}. Give an array of numbers.`);
 }
 
-/** Like `Array.isArray`, which would give the value the type any[]. */
+/** `Array.isArray` with a boolean result. As a type guard it would give the value the type any[]. */
 const isList = (value: unknown): boolean => Array.isArray(value);

@@ -76,7 +76,7 @@ export function lossSettings(
   };
 }
 
-/** Returns the loss, and the settings that apply unless the options of the call override them. */
+/** Returns the user's loss, if `loss` is one, and base settings. Options of the call replace base settings of the same name. */
 function lossOf(
   config: TrainConfig,
   loss: Loss | undefined,
@@ -114,7 +114,7 @@ function methodOf(name: string, actor: Omit<TrainConfig['actor'], 'useKlLoss'>) 
   return { algorithm: {}, actor: { ...sizesOf(actor), lossAggMode, policyLoss: { lossMode: name } } };
 }
 
-/** Returns the settings about sizes and speed, which no method defines. */
+/** Returns the settings about sizes and speed, which no loss or method (grpo, dapo, ...) sets. */
 const sizesOf = ({
   ppoMiniBatchSize,
   ppoMaxTokenLenPerGpu,

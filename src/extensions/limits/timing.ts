@@ -37,7 +37,7 @@ export async function secondsOf(gpu: Gpu, record: () => void, { rounds, roundS }
   };
   let times = 1;
   while ((await run(times)) - readBack < roundS && times < MOST_TIMES) times *= 2;
-  // If another program disturbs the first run, the doubling ends early, and most of the measured time is the read-back.
+  // If another program slows down a run of the loop above, `times` stays too small, and most of the measured time is the read-back.
   let seconds = await best(times);
   while (seconds - readBack < roundS / 2 && times < MOST_TIMES) seconds = await best((times *= 2));
   // The time of a read-back varies. Subtracting more than half would leave mostly its noise.

@@ -81,7 +81,7 @@ async function connectStreamable(url: URL, options: ConnectionOptions): Promise<
   };
   const connection = await connect(transport, options);
   const { close } = connection;
-  // Before it closes, tells the server that the session has ended, so that the server can free it immediately.
+  // Before the connection closes, the server is told that the session has ended, so that it can free the session immediately.
   connection.close = async () => {
     await untilAborted(transport.terminateSession(), AbortSignal.timeout(END_SESSION_MS), 'no answer').catch(() => {});
     await close();
@@ -135,7 +135,7 @@ async function connect(
     throw new McpError(ErrorCode.MethodNotFound, `this client does not offer ${method}`);
   };
   try {
-    // The limit is enforced here and not by the SDK, because an SSE stream can stay open without ever sending the address for requests.
+    // The time limit is enforced here, not by the SDK: an SSE stream can stay open without ever sending the address for requests.
     const connecting = client.connect(transport, { timeout: LONGEST_TIMER_MS });
     await untilAborted(connecting, AbortSignal.timeout(timeoutMs), `it did not answer in ${timeoutMs / 1000} s`);
   } catch (error) {

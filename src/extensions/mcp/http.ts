@@ -12,7 +12,10 @@ const READ_MS = 100;
 
 /** Tracks the requests of one connection until they are answered. */
 export class HttpRequests {
-  /** Requests without an answer. `isResumable` is set when their stream has ended. */
+  /**
+   * Requests without an answer. `isResumable` is set when the stream of the response has ended before the answer: true if the SDK can
+   * resume the stream.
+   */
   readonly #open = new Map<Id, { abort: AbortController; isResumable?: boolean }>();
   readonly #fail: (id: Id) => void;
 

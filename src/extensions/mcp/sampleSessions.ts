@@ -1,6 +1,6 @@
 /** Sessions for MCP servers that keep state: one session per sample, which all tools of that sample share. */
 
-import { limiter } from '../../tasks/tools/search.ts';
+import { limiter } from '../../tasks/limiter.ts';
 import { untilAborted } from './connection.ts';
 import type { McpSession } from './session.ts';
 

@@ -199,7 +199,7 @@ function anyOf(alternatives: ArgumentSchema[]): ArgumentSchema {
 
 const combined = (part: Json): unknown[] => ['allOf', 'anyOf', 'oneOf'].flatMap((keyword) => listOf(part[keyword]));
 
-/** False if the alternative only lists required properties, without a type or properties. */
+/** False for an alternative in `anyOf` or `oneOf` that only lists required properties, without a type or properties. */
 const namesMembers = (part: unknown): boolean => !isObject(part) || Object.keys(part).some((key) => key !== 'required');
 
 const own = (members: Json, name: string): unknown => (Object.hasOwn(members, name) ? members[name] : undefined);

@@ -125,7 +125,7 @@ function kill(child: Child, signal: 'SIGTERM' | 'SIGKILL'): void {
     if (process.platform === 'win32') child.kill(signal);
     else process.kill(-child.pid!, signal);
   } catch {
-    // The process has ended already.
+    // kill fails if the process has ended already.
   }
 }
 
@@ -148,8 +148,8 @@ function unwatch(child: Child): void {
 }
 
 /**
- * Kills the servers if a signal ends this process. If there are other listeners, they decide what the signal does. Without any, Node would
- * end this process without the event 'exit'.
+ * Kills the servers if a signal ends this process, because Node then emits no event 'exit'. Does nothing if the signal has other listeners,
+ * which decide what it does.
  */
 function onSignal(signal: NodeJS.Signals): void {
   if (process.listenerCount(signal) > 1) return;

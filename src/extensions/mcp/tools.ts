@@ -4,7 +4,7 @@ import { InputError } from '../../errors.ts';
 import { isLoopback } from '../../model/checkpoint/loopback.ts';
 import type { Tool, ToolContext, TruncateSide } from '../../tasks/tool.ts';
 import { isObject } from '../../tasks/toolSchema.ts';
-import { limiter } from '../../tasks/tools/search.ts';
+import { limiter } from '../../tasks/limiter.ts';
 import { resultText } from './result.ts';
 import { cutText, type Notes, readInputSchema } from './schema.ts';
 import { type Held, SampleSessions } from './sampleSessions.ts';

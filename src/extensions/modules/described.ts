@@ -85,7 +85,7 @@ const FIELDS: readonly (keyof Task)[] = [
   ...(['demonstrate', 'ask', 'tokenizer', 'sha256', 'close'] as const),
 ];
 
-/** True if a field differs from a known field by one letter, or by two if the known name is longer, such as "tool" or "heldout". */
+/** True if a field differs from a known field by at most one letter, or by two if the known name has more than five letters. */
 const isMisspelt = (field: string, known: string): boolean =>
   distance(field.toLowerCase().replaceAll('_', ''), known.toLowerCase()) <= (known.length > 5 ? 2 : 1);
 

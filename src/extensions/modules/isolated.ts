@@ -63,7 +63,7 @@ class Calls {
     this.#module.close();
   }
 
-  /** Makes the next call reject with this error. */
+  /** Makes every later call of a function of the module reject with this error. */
   fail(error: unknown): void {
     this.#failure = { error };
   }

@@ -50,7 +50,7 @@ export interface RuleTry {
   correct: boolean;
 }
 
-/** Input of a loss rule, which is called for one token at a time. Arrays have one entry per token of a mini-batch. */
+/** Input of a loss rule: arrays with one entry per token of a mini-batch. The sandbox calls the rule's function for each token. */
 export interface RuleTokens {
   advantages: number[];
   logProbs: number[];

@@ -5,16 +5,18 @@
 
 import { describe, InputError } from '../../errors.ts';
 import { hash } from '../../tasks/random.ts';
-import { type Guest, startGuest } from '../../tasks/tools/sandbox.ts';
 import {
+  decodePlain,
+  encodePlain,
+  type Guest,
   type GuestFailure,
   type ModuleCall,
   type ModuleLoad,
   type SandboxRequest,
+  startGuest,
   VALUE,
-} from '../../tasks/tools/sandboxProgram.ts';
-import { limiter } from '../../tasks/tools/search.ts';
-import { decodePlain, encodePlain } from '../../tasks/tools/plain.ts';
+} from '../sandbox/index.ts';
+import { limiter } from '../../tasks/limiter.ts';
 import { SOURCE_LIMITS } from './source.ts';
 
 const LOAD_MS = 10_000;

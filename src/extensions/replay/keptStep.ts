@@ -9,7 +9,7 @@ import { type Column, type Columns, readColumns, writeColumns } from './columns.
 import { TOKEN_FIELDS, TURN_FIELDS, type TokenFieldName } from '../../rollout/tokenLog.ts';
 import type { Trajectory } from '../../rollout/types.ts';
 import type { Problem, Reward } from '../../tasks/task.ts';
-import { withMissing } from '../../grpo/generate/sampleCodec.ts';
+import { withMissing } from '../pipelines/index.ts';
 import { isTree } from '../../grpo/config/tree.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { Sha256 } from '../../model/checkpoint/sha256.ts';
@@ -39,7 +39,7 @@ export interface KeptStep extends StepName {
 
 /** Names of the values per token that are optional in a file, in the order of their columns. */
 const OPTIONAL_VALUES = TURN_FIELDS.filter((name) => name !== 'tokenIds' && name !== 'logProbs').toReversed();
-/** True for values that are whole numbers. Mostly they are equal for all tokens of a sample. */
+/** True for values per token that are whole numbers, such as weight versions, which are mostly equal for all tokens of a sample. */
 const isCount = (name: TokenFieldName): boolean => TOKEN_FIELDS[name].Numbers === Uint32Array;
 const columnOf = (name: TokenFieldName): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 

@@ -14,7 +14,7 @@ export interface RescoredStep {
   step: number;
   /** Number of samples that both rewards score. */
   samples: number;
-  /** Mean score by the run's own reward; the next field has that by the new reward. */
+  /** Mean score by the run's own reward. `newScore` is the mean score by the new reward. */
   oldScore: number;
   newScore: number;
   /** Pearson correlation between the scores of both rewards; NaN if all scores of one reward are equal. */

@@ -50,7 +50,7 @@ export interface Credential {
   /** Name from which the subject of replies to this client is derived; see `inboxOf`. */
   inbox: string;
   name: string;
-  /** Names of the server and the code in error messages. Default: a room, and its join code. */
+  /** How error messages call the server and the code. Default: "room" and "this join code". */
   called?: { server: string; code: string };
 }
 
@@ -58,8 +58,8 @@ const ROOM = { server: 'room', code: 'this join code. Use the one that it printe
 const ANSWER_MS = 10_000;
 
 /**
- * Connects to a server, and reconnects whenever the connection is lost. Throws InputError if the server cannot be reached or refuses the
- * code.
+ * Connects to a server, and reconnects whenever the connection is lost. Throws InputError if the server cannot be reached, or refuses the
+ * credential's code.
  */
 export async function enter(connect: Connect, credential: Credential): Promise<NatsConnection> {
   const { address, code, inbox, name, called = ROOM } = credential;

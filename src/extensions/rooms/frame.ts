@@ -4,7 +4,7 @@
  */
 
 import * as v from 'valibot';
-import type { Column, ExperienceRecord } from '../../grpo/queue/types.ts';
+import type { Column, ExperienceRecord } from '../../grpo/pipeline/record.ts';
 
 /** Reason why a message was refused. */
 export type Refusal = 'malformed' | 'version' | 'signature' | 'ticket';

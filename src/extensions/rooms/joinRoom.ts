@@ -3,7 +3,7 @@
 import type { JetStreamClient, JetStreamManager } from '@nats-io/jetstream';
 import type { NatsConnection } from '@nats-io/nats-core';
 import { InputError } from '../../errors.ts';
-import type { ExperienceRecord } from '../../grpo/queue/types.ts';
+import type { ExperienceRecord } from '../../grpo/pipeline/record.ts';
 import { onAbort } from '../../rollout/tools/onAbort.ts';
 import { type Connect, enter, newUserKey, pause, untilDone, type UserKey } from './connect.ts';
 import {
@@ -51,7 +51,10 @@ export interface JoinOptions {
   code: string;
   /** Name of the worker in the room. */
   name: string;
-  /** Creates the engine for the room's model. Throws InputError if the room asks for something that this machine refuses. */
+  /**
+   * Creates the engine for the room's model. Throws InputError if this machine lacks something that the room needs, such as the task's
+   * module.
+   */
   open(room: OpenedRoom): Promise<RoomEngine>;
   /** Aborts when the worker shall leave the room. Its unfinished groups are then given to other workers. */
   signal: AbortSignal;

@@ -4,7 +4,7 @@
  */
 
 import * as v from 'valibot';
-import type { ExperienceRecord } from '../../grpo/queue/types.ts';
+import type { ExperienceRecord } from '../../grpo/pipeline/record.ts';
 import type { Problem } from '../../tasks/task.ts';
 import { MessageError, readFrame, writeFrame } from './frame.ts';
 

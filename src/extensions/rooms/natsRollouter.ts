@@ -14,7 +14,7 @@ import {
   uidOfGroup,
   type WeightTransfer,
 } from '../../grpo/pipeline/types.ts';
-import { type ExperienceRecord, uidOf } from '../../grpo/queue/types.ts';
+import { type ExperienceRecord, uidOf } from '../../grpo/pipeline/record.ts';
 import { sameIds } from '../../grpo/update/batch.ts';
 import { pause, pull, untilDone } from './connect.ts';
 import { MessageError } from './frame.ts';
@@ -251,8 +251,8 @@ export class NatsRollouter implements Rollouter {
   }
 
   /**
-   * Compares the samples of two workers. Returns false, so that both are rejected, if their tokens differ and neither sample has a token
-   * near the tolerance that could explain it.
+   * Compares the samples of two workers. Returns false, so that both are rejected, if their tokens differ and neither sample has near
+   * tokens (tokens that differ from the verifier's within its tolerance), which could explain the difference.
    */
   #agree(first: ExperienceRecord, second: ExperienceRecord): boolean {
     const [a, b] = [first, second].map(({ columns }) => columns['response']);

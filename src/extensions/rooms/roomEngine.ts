@@ -3,7 +3,7 @@
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { generateOptions, type GenerationContext } from '../../grpo/generate/options.ts';
 import { startGroups } from '../../grpo/generate/samples.ts';
-import { recordOf } from '../../grpo/queue/records.ts';
+import { recordOf } from '../pipelines/index.ts';
 import type { TrainerEngine } from '../../grpo/types.ts';
 import { readSafetensors } from '../../model/checkpoint/safetensors.ts';
 import type { RoomEngine } from './joinRoom.ts';

@@ -281,7 +281,8 @@ export class RoomHost {
     const worker = workerOf(message.subject);
     try {
       read('take', await textSignedBy(worker, message.data));
-      // This also admits a worker that only an earlier controller of the run has admitted. An excluded worker gets no answer.
+      // A request for a group also admits a worker that only an earlier controller of the run has admitted. An excluded worker gets no
+      // answer.
       if (this.#refusalOf(worker) !== undefined) return;
       const counts = this.countsOf(worker);
       if (counts.heardAt === LEFT) return; // sent before it left
@@ -294,7 +295,7 @@ export class RoomHost {
     }
   }
 
-  /** Answers waiting requests with groups that are free, and requests that have waited too long without a group. */
+  /** Answers a waiting request with a group if one is free. A request that has waited too long is answered with none. */
   #handOut(): void {
     if (this.connection.isClosed()) return;
     const [now, present] = [this.now(), this.#present()];

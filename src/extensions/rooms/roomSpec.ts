@@ -1,7 +1,7 @@
 /** Reads from the room what a worker's engine needs: config, model sizes, tokenizer, and the weights at the start of the training. */
 
 import { InputError } from '../../errors.ts';
-import { parseTrainConfig } from '../../grpo/config/text.ts';
+import { parseTrainConfig } from '../yaml/index.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { readSafetensors } from '../../model/checkpoint/safetensors.ts';
 import type { ModelConfig } from '../../model/config.ts';

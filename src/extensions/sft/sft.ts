@@ -10,7 +10,7 @@ import { packGroups } from '../../model/packing.ts';
 import type { RolloutEngine } from '../../rollout/types.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { lrFactor, warmupSteps } from '../../grpo/update/learningRate.ts';
-import type { SftConfig } from '../../grpo/config/sftSchema.ts';
+import type { SftConfig } from './schema.ts';
 
 /** A demonstration to imitate: prompt tokens, then T response tokens. The mask selects the trained ones. */
 export interface SftExample {

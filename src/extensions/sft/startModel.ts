@@ -3,13 +3,13 @@
 import type { CheckpointWithTokenizer } from '../../model/checkpoint/checkpoint.ts';
 import { initWeights } from '../../model/params.ts';
 import { ChatTokenizer } from '../../model/tokenizer/chat.ts';
-import { buildGsm8kTokenizer, type TokenizerFiles } from '../../tasks/gsm8k/tokenizer.ts';
+import { buildGsm8kTokenizer, type TokenizerFiles } from './tokenizer.ts';
 import type { Gsm8kProblem } from '../../tasks/gsm8k/task.ts';
 import { keyedRng } from '../../tasks/random.ts';
-import { demonstration, demonstrationTokens, swapOnlyIn } from '../../tasks/supervised/demonstrations.ts';
+import { demonstration, demonstrationTokens, swapOnlyIn } from './demonstrations.ts';
 import { exampleOf, taskTokenizer } from './taskExamples.ts';
 import type { Task } from '../../tasks/task.ts';
-import type { SftConfig } from '../../grpo/config/sftSchema.ts';
+import type { SftConfig } from './schema.ts';
 import { freshModelConfig, type SftExample } from './sft.ts';
 
 /** True if the task is the shipped GSM8K, which has its own demonstrations and tokenizer. */

@@ -2,8 +2,8 @@
 
 import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
-import { conversationTokens, type DemonstrationTokens } from '../../tasks/supervised/conversationTokens.ts';
-import { tokenizerInPieces, type TokenizerFiles } from '../../tasks/gsm8k/tokenizer.ts';
+import { conversationTokens, type DemonstrationTokens } from './conversationTokens.ts';
+import { tokenizerInPieces, type TokenizerFiles } from './tokenizer.ts';
 import { withObservation } from '../../tasks/environments/environment.ts';
 import { keyedRng, type Rng } from '../../tasks/random.ts';
 import type { Problem, Task } from '../../tasks/task.ts';

@@ -1,6 +1,6 @@
 /**
- * A simulated rollouter, with the rules of src/grpo/pipeline/asyncGroups.ts. It starts groups as far ahead of the trainer as the pipeline
- * allows, assigns them to devices, and keeps the finished ones until the trainer takes them.
+ * A simulated rollouter, with the rules of src/extensions/pipelines/asyncGroups.ts. It starts groups as far ahead of the trainer as the
+ * pipeline allows, assigns them to devices, and keeps the finished ones until the trainer takes them.
  */
 
 import type { Schedule } from '../../grpo/pipeline/settings.ts';
@@ -55,7 +55,7 @@ export class Rollouter {
   /** Groups that wait for a worker of the room. `#held` has the number of groups that each worker is generating. */
   readonly #queue: { group: Group; ended: Signal }[] = [];
   readonly #held = new Map<RolloutDevice, number>();
-  /** Time at which the trainer has finished all verifications that were requested so far. */
+  /** Simulated time at which the trainer will have finished all verifications that were requested so far. */
   #checkedAt = 0;
 
   constructor(

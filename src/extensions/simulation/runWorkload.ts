@@ -59,7 +59,8 @@ function workOf(sample: SampleProfile): SampleWork {
 }
 
 /**
- * Returns the milliseconds from the first start to the last end of the events. They are not added up, because tools of one turn overlap.
+ * Returns the milliseconds from the first start to the last end of the events. Their durations are not added up, because tool calls of one
+ * turn overlap.
  */
 const lengthOf = (events: readonly EventSpan[]): number =>
   events.length === 0
@@ -94,7 +95,8 @@ function fitOf(samples: readonly Decoded[], ratio: number): DecodeCost & { error
     [xx, xt, tt] = [xx + alone * alone, xt + alone * tokens, tt + tokens * tokens];
   }
   const perPass = tt > 0 ? xt / tt : 0;
-  // The error is the angle between the vectors of times and of tokens. Residuals would favour ratios that make all times small.
+  // Times and numbers of tokens, one entry per sample, are two vectors. The error is the squared sine of the angle between them: residuals
+  // would favour ratios that make all times small.
   return { perPass, perRow: ratio * perPass, error: 1 - (xt * xt) / (xx * tt) };
 }
 

@@ -2,8 +2,8 @@
  * Runs the WebGPU backend of tfjs on our GPUDevice. The library is loaded when it is first needed. tfjs has one global engine, so only one
  * device per process can use it at a time.
  *
- * tfjs and `Gpu` record GPU commands into separate encoders, so commands of one run before those of the other only after a submit. Flush
- * `Gpu` before tfjs uses a shared buffer, and call `submit` before `Gpu` uses a buffer of tfjs.
+ * tfjs and `Gpu` record GPU commands into separate encoders. Commands of one are certain to run before commands of the other only once they
+ * have been submitted. Flush `Gpu` before tfjs uses a shared buffer, and call `submit` before `Gpu` uses a buffer of tfjs.
  */
 
 import type * as Tfjs from '@tensorflow/tfjs';

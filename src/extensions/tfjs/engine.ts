@@ -43,7 +43,7 @@ export type PolicyGradient = (
 ) => EntryGradients;
 
 export interface TfjsEngineOptions {
-  /** Required for losses of kind 'policy'. The engine calls it between two forward passes. */
+  /** Computes the derivatives of losses of kind 'policy', which require it. The engine calls it between two forward passes. */
   policyGradient?: PolicyGradient;
   /**
    * Maximum number of bytes of logits that are stored at a time. A larger batch is computed in chunks, whose logits are computed again in
@@ -83,7 +83,10 @@ function checkScores(gpu: Gpu, { numAttentionHeads: H }: ModelConfig, rows: numb
 
 /** The buffers through which the gradient of one weight block gets from tfjs into the optimizer's gradient buffer. */
 interface Route {
-  /** View of a staging buffer that all blocks use one after the other. Bind groups need a buffer that stays the same, unlike tfjs's. */
+  /**
+   * View of a staging buffer that all blocks use one after the other. Bind groups are cached by buffer, so they need one that stays the
+   * same, unlike the buffers of tfjs's tensors.
+   */
   inbox: View;
   target: View;
 }

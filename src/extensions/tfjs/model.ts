@@ -36,7 +36,7 @@ export function tfjsForward(pass: TfjsPass, batch: PackedBatch, temperature: num
 }
 
 interface Rope {
-  /** Cosines of the rows of the batch: [N, 1, D / 2]. */ cos: Tensor;
+  /** Cosines of RoPE's angles for each row of the batch, [N, 1, D / 2]; `sin` has the sines. */ cos: Tensor;
   sin: Tensor;
 }
 
@@ -98,7 +98,7 @@ function attendChunk({ tf, config }: TfjsPass, q: Tensor, k: Tensor, v: Tensor, 
   return tf.reshape(tf.matMul(tf.reshape(p, [K, (H / K) * n, n]), rows(v)), [H, n, D]);
 }
 
-/** Applies RoPE to x [N, heads, D]. The two halves of D are rotated against each other. */
+/** Applies RoPE to x [N, heads, D]. Value i of the first half of D and value i of the second half are rotated as a pair. */
 function rotate(tf: Tf, x: Tensor, { cos, sin }: Rope): Tensor {
   const [a, b] = tf.split(x, 2, 2);
   return tf.concat([tf.sub(tf.mul(a, cos), tf.mul(b, sin)), tf.add(tf.mul(b, cos), tf.mul(a, sin))], 2);
@@ -110,7 +110,7 @@ function ropeOf({ tf, ropeTable, config }: TfjsPass, positions: Uint32Array): Ro
   return { cos, sin };
 }
 
-/** Maps hidden states [R, C] to 2E log-probs and entropies, in chunks of rows whose logits fit into `logitsBytes`. */
+/** Maps hidden states [R, C] to the log-probs, then the entropies of E tokens, [2E], in chunks whose logits fit into `logitsBytes`. */
 function head(pass: TfjsPass, hidden: Tensor, batch: PackedBatch, temperature: number): Tensor {
   const { tf, weights, logitsBytes } = pass;
   const table = weights.get('head') ?? weights.get('embed')!;

@@ -10,7 +10,7 @@ import { lossError } from './kernels.ts';
 
 /** Options of `checkPolicyLoss`. */
 export interface LossCheckOptions {
-  /** Values of the loss's own numbers, if they differ from the defaults. */
+  /** Values of the loss's parameters, by name, if they differ from the defaults. */
   numbers?: Readonly<Record<string, number>>;
   /** Clip range of the ratio. Default: clipRatioLow 0.2, clipRatioHigh 0.28, clipRatioC 3. */
   clip?: { clipRatioLow: number; clipRatioHigh: number; clipRatioC: number };
@@ -24,7 +24,7 @@ export interface LossCheckOptions {
 export interface LossCheck {
   /** Number of tokens that were checked. */
   tokens: number;
-  /** Largest |gradient - slope| / max(1, |gradient|) of a token. */
+  /** Largest |gradient - slope| / max(1, |gradient|) of a token. The slope is the central difference of the loss. */
   slopeError: number;
   /**
    * Length of the difference between the gradients by WGSL and by `row`, relative to that by `row`. Only with a device, for a loss with
@@ -100,7 +100,10 @@ function slopeError(
   return worst;
 }
 
-/** Returns a function that evaluates `row` in float64. Tokens that the loss selects are those at `start`, also when a token is shifted. */
+/**
+ * Returns a function that evaluates `row` in float64. If the loss selects tokens (clip-cov, kl-cov), it selects them once, from the rows
+ * `start`, so that the selection is the same when the log-prob of a token is shifted for the slope.
+ */
 function ofRow(spec: PolicyLossSpec, loss: PolicyLoss, start: CustomLossRows) {
   const rowsOf = ({ logProbs: logp, oldLogProbs: oldLogp, ...rest }: CustomLossRows) => ({ ...rest, logp, oldLogp });
   const selected = selectTokens(spec, rowsOf(start), loss);

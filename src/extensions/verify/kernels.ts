@@ -17,7 +17,7 @@ export interface Check {
   limit: number;
 }
 
-/** Numbers of rows for which `chooseMatmul` selects every tile. Unusual sizes on purpose, which do not fill whole tiles. */
+/** Numbers of rows that together make `chooseMatmul` select every tile. On purpose, they do not fill whole tiles. */
 const ROWS = [1, 3, 7, 13, 37, 70];
 const [N, K] = [67, 61];
 

@@ -8,29 +8,10 @@ import { initWeights } from '../../model/params.ts';
 import { referenceBackward, referenceForward, toFloat64 } from './reference/model.ts';
 import { WgslEngine } from '../../model/wgslEngine.ts';
 import { keyedRng } from '../../tasks/random.ts';
+import { tinyConfig } from './tinyConfig.ts';
 import { type Check, relativeError, verifyLossKernels, verifyProducts, worst } from './kernels.ts';
 
-/** A small model whose sizes are on purpose no multiples of a tile size. */
-const BASE: ModelConfig = {
-  architecture: 'LlamaForCausalLM',
-  vocabSize: 61,
-  hiddenSize: 20,
-  intermediateSize: 28,
-  numHiddenLayers: 2,
-  numAttentionHeads: 4,
-  numKeyValueHeads: 2,
-  headDim: 6,
-  rmsNormEps: 1e-6,
-  ropeTheta: 10000,
-  ropeScaling: null,
-  maxPositionEmbeddings: 128,
-  tieWordEmbeddings: true,
-  qkvBias: false,
-  qkNorm: false,
-  initializerRange: 0.3,
-};
-
-/** The checked models: changes to BASE, by name. */
+/** The checked models: changes to `tinyConfig`, by name. */
 const MODELS: Record<string, Partial<ModelConfig>> = {
   'Llama, tied head': {},
   'Qwen2, q/k/v bias': { architecture: 'Qwen2ForCausalLM', qkvBias: true, tieWordEmbeddings: false },
@@ -42,7 +23,7 @@ export async function verifyAdapter(): Promise<{ adapter: string; checks: Check[
   try {
     const checks: Check[] = [await verifyProducts(gpu), ...(await verifyLossKernels(gpu))];
     for (const [name, changes] of Object.entries(MODELS))
-      checks.push(...(await checkOne(gpu, name, { ...BASE, ...changes })));
+      checks.push(...(await checkOne(gpu, name, { ...tinyConfig, ...changes })));
     return { adapter: gpu.adapter.description || gpu.adapter.vendor, checks };
   } finally {
     gpu.destroy();

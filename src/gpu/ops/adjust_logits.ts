@@ -88,7 +88,10 @@ interface DrawnArgs {
   cap: number;
 }
 
-/** Records log-prob, log mass, count and entropy of the token that was just sampled for each entry. */
+/**
+ * Records values of the token that was just sampled for each entry: its log-prob and entropy under the unchanged logits, its log mass, and
+ * how often the turn has it. See kernels/record_draw.wgsl.
+ */
 export function recordDraw(gpu: Gpu, args: DrawnArgs & { drawn: View; counts: View }): void {
   const { entries, logits, stats, control, state, drawn, counts, details, n, V, cap } = args;
   expectElements('record_draw entries [n, 4]', entries, n * 4);

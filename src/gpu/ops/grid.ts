@@ -19,8 +19,8 @@ export function rowGroups(gpu: Gpu, rows: number): number {
 }
 
 /**
- * Number of threads per row in sample.wgsl. It can be larger than that of other kernels, because the bisection has few barriers compared
- * with its passes over the row.
+ * Number of threads per row in sample.wgsl. It can be larger than that of other kernels: the bisection by which sample.wgsl finds the
+ * threshold of top-k and top-p has few barriers compared with its passes over the row.
  */
 export const rowThreads = (gpu: Gpu): { WG: number } => (gpu.adapter.isSoftware ? FEW_THREADS : MANY_THREADS);
 const FEW_THREADS = { WG: 4 };

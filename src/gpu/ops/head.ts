@@ -83,7 +83,7 @@ export function headLogprob(gpu: Gpu, args: HeadLogprobArgs): void {
 }
 
 interface HeadCdfArgs extends HeadEntriesArgs {
-  /** [E, 3] out: below, through, total */
+  /** [E, 3] out: below, through and total of each entry, as defined in kernels/head_cdf.wgsl */
   cdf: View;
 }
 

@@ -68,8 +68,8 @@ export const matmulTable = (gpu: Gpu): MatmulTable => pinned.get(gpu) ?? BY_ROWS
 export const isMeasured = ({ adapter }: Gpu): boolean => ['four', 'eight'].includes(adapterFamily(adapter));
 
 /**
- * Chooses the tile by rows and columns. Loads dominate the cost, and the lanes of a subgroup can share them. If `K` is given, the tile is
- * used immediately, so one that is already compiled is chosen.
+ * Chooses the tile by rows and columns. Loads dominate the cost, and the lanes of a subgroup can share them. If the best tile is not
+ * compiled yet, returns a compiled one, and counts the M x N x K multiplications that it does in place of the best one.
  */
 export function chooseMatmul(gpu: Gpu, M: number, N: number, K = 0): MatmulVariant {
   const [, tile, narrower] = matmulTable(gpu).find(([rows]) => M <= rows)!;
@@ -213,8 +213,8 @@ function record(
 }
 
 /**
- * Returns the number of workgroups for every tile. The adapter can use any subgroup size from its minimum to its maximum, so the number is
- * enough for both.
+ * Returns the number of workgroups of a tile for M x N outputs. The adapter can use any subgroup size from its minimum to its maximum, so
+ * the number is enough for either of them.
  */
 function groups({ adapter }: Gpu, tile: MatmulTile, M: number, N: number): number {
   if ('depth' in tile) return Math.ceil(M / (16 * tile.rows)) * Math.ceil(N / (16 * tile.cols));

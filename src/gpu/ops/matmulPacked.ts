@@ -97,8 +97,8 @@ export function matmulPacked(gpu: Gpu, args: PackedMatmulArgs): void {
 const overridesOf = (format: PackedFormat, NT: number) => ({ FORMAT: PACKED_FORMATS.indexOf(format), NT });
 
 /**
- * Returns the number of workgroups for every tile. The adapter can use any subgroup size from its minimum to its maximum, so the number is
- * enough for both.
+ * Returns the number of workgroups of a tile for M x N outputs. The adapter can use any subgroup size from its minimum to its maximum, so
+ * the number is enough for either of them.
  */
 function groups({ adapter }: Gpu, { rows, workgroup, lanes }: PackedTile, M: number, N: number): number {
   const need = (size: number) => Math.ceil((Math.ceil(M / rows) * Math.ceil(N / (8 * size))) / (workgroup / size));

@@ -33,7 +33,7 @@ interface NewtonSchulzArgs {
   x: View;
   /** [rows, cols] out */
   y: View;
-  /** [d, d] scratch for each of both, d = min(rows, cols) */
+  /** [d, d] scratch for the Gram matrix, and the same for its square; d = min(rows, cols) */
   gram: View;
   square: View;
   /** [NORM_SLOTS] scratch */

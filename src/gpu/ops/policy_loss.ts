@@ -52,7 +52,7 @@ function joined<R extends string, W extends string>(
   for (const name of Object.keys(numbers)) params[name] = 'f32';
   if (Object.keys(params).length > MOST_PARAMS)
     throw new InputError(
-      `Policy loss "${lossMode}" has ${Object.keys(numbers).length} numbers. At most ${MOST_PARAMS - Object.keys(own).length} are allowed.`,
+      `Policy loss "${lossMode}" has ${Object.keys(numbers).length} parameters in \`numbers\`. At most ${MOST_PARAMS - Object.keys(own).length} are allowed.`,
     );
   const fields = Object.entries(params).map(([name, type]) => `  ${name}: ${type},`);
   const head = ['struct Params {', ...fields, '}', ''];
@@ -127,7 +127,7 @@ const KL_IDS: Readonly<Record<string, number>> = {
 };
 const NO_CLAMP = 1e30;
 
-/** Returns the kernel's number of a KL type. k1+, k3+ and abs+ have the gradient of k2. */
+/** Returns the number that stands for a KL type in the kernel. k1+, k3+ and abs+ have the gradient of k2. */
 function klId(type: string): number {
   const id = type.endsWith('+') ? KL_IDS.k2 : KL_IDS[type];
   if (id === undefined)

@@ -44,7 +44,7 @@ type GroupRule = (rewards: number[], indices: number[]) => number[];
 
 /**
  * Applies `rule` to each group. Samples without a reward keep advantage 0. If only one sample of a larger group has a
- * reward, it also keeps 0, because there is nothing to compare it with (TRL's rule). `rule` is also applied to groups
+ * reward, it also keeps 0, because there is nothing to compare it with (as in TRL). `rule` is also applied to groups
  * of one sample.
  */
 function perGroup(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>, rule: GroupRule): Float64Array {

@@ -5,13 +5,9 @@
 
 import type * as v from 'valibot';
 import type { TRAIN_SCHEMA } from './schema/index.ts';
-import type { SFT_SCHEMA } from './sftSchema.ts';
 
 /** Config of a training run, as a user writes it: the keys of docs/reference/config.md. */
 export type TrainConfigInput = v.InferInput<typeof TRAIN_SCHEMA>;
-
-/** Config of a supervised run, as a user writes it. */
-export type SftConfigInput = v.InferInput<typeof SFT_SCHEMA>;
 
 /** `actor` part of a training run's config, as a user writes it. */
 export type ActorInput = NonNullable<TrainConfigInput['actor']>;

@@ -47,11 +47,11 @@ type About = {
   verl?: string;
   /** Name in TRL. */
   trl?: string;
-  /** Differences that a user must know in addition to these names. */
+  /** Differences from the keys `verl` and `trl` that a user of those trainers must know. */
   note?: string;
   /**
-   * True if the key can change during a run: each step reads the number again, and it needs no other buffers on the
-   * engine.
+   * True if the key can change during a run: each step reads the key's value again, and no value needs other buffers on
+   * the engine.
    */
   live?: true;
   /** True if the learner's `forwardBackward` accepts the key. */
@@ -210,8 +210,8 @@ export const nameOf = <const T extends readonly string[], const N extends Notes>
 };
 
 /**
- * A name from a list to which names can be registered until a config is read. The range lists the names that are known
- * then.
+ * A name from a list that can grow until a config is read, because losses, advantages and recipes can be registered.
+ * The range lists the names known when it is read.
  */
 export const known = <T extends string, const D extends T | undefined, const N extends Notes>(
   byDefault: D,
@@ -338,7 +338,8 @@ export function keyDocs(schema: v.GenericSchema): DocumentedKey[] {
       return;
     }
     const notes = inner.pipe?.find((item) => item.type === 'metadata')?.metadata;
-    if (!notes) throw new Error(`Config key "${path}" has no documentation. Build it with keys.ts.`);
+    if (!notes)
+      throw new Error(`Config key "${path}" has no documentation. Define the key with the functions of keys.ts.`);
     keys.push({ path, default: shape.default, required: shape.type !== 'optional', ...notes });
   };
   walk(schema, '');

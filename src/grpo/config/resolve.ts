@@ -7,15 +7,14 @@ import { distance } from 'fastest-levenshtein';
 import * as v from 'valibot';
 import { ConfigError } from '../../errors.ts';
 import { policyLossOf } from '../losses/index.ts';
-import type { SftConfigInput, TrainConfigInput } from './input.ts';
+import type { TrainConfigInput } from './input.ts';
 import { firstKeyOf, ofPeer } from './peerNames.ts';
 import { keyDocs, keysAndParts, MAX_FLOAT32, MIN_FLOAT32 } from './keys.ts';
 import { SHORTHANDS } from './recipeNotes.ts';
 import { DEFAULT_RECIPE, RECIPES, VERL_DEFAULTS } from './recipes.ts';
-import { checkSftRules, checkTrainRules, nearestDivisor } from './rules.ts';
+import { checkTrainRules, nearestDivisor } from './rules.ts';
 import { pipelineOf } from '../pipeline/settings.ts';
 import { TRAIN_SCHEMA, type WrittenConfig } from './schema/index.ts';
-import { SFT_SCHEMA, type SftConfig } from './sftSchema.ts';
 import { isTree, leaves, setAt, show, type Tree, valueAt } from './tree.ts';
 import type { Recipe, TrainConfig } from './types.ts';
 
@@ -67,22 +66,6 @@ function countsEpochs(tree: unknown): boolean {
   return trainer['totalEpochs'] !== undefined && trainer['totalTrainingSteps'] === undefined;
 }
 
-/** Returns a supervised run's config from a plain object. Throws ConfigError. */
-export function resolveSftConfig(tree: SftConfigInput, source = 'config'): SftConfig {
-  return resolveSftTree(tree, source);
-}
-
-/** Like `resolveSftConfig`, but reads the content of a config file. */
-export function resolveSftTree(tree: unknown, source: string): SftConfig {
-  refuseNoConfig(SFT_SCHEMA, tree, source);
-  // Removes the default number of warm-up steps if the user has set a warm-up ratio, which the default would override.
-  const isShare = valueAt(tree, 'optim.lrWarmupStepsRatio') !== undefined;
-  const written = isShare && isTree(tree) ? over({ optim: { lrWarmupSteps: 0 } }, tree) : tree;
-  const config = validate(SFT_SCHEMA, written, source);
-  checkSftRules(config, source);
-  return config;
-}
-
 /** Throws ConfigError if `actor.policyLoss` has a number that neither a built-in loss nor the chosen loss reads. */
 function refuseUnknownNumbers({ actor }: TrainConfig, source: string): void {
   const at = 'actor.policyLoss.';
@@ -100,7 +83,7 @@ function refuseUnknownNumbers({ actor }: TrainConfig, source: string): void {
  * Throws ConfigError for values that the schema would misread: "__proto__" and other keys that every object inherits,
  * or a list instead of a part, which would pass as an empty part.
  */
-function refuseNoConfig(schema: v.GenericSchema, tree: unknown, source: string): void {
+export function refuseNoConfig(schema: v.GenericSchema, tree: unknown, source: string): void {
   const keys = keyDocs(schema).map(({ path }) => path);
   const walk = (value: unknown, path: string): void => {
     const inner = keys.find((key) => path === '' || key.startsWith(`${path}.`));
@@ -120,7 +103,8 @@ function refuseNoConfig(schema: v.GenericSchema, tree: unknown, source: string):
   walk(tree, '');
 }
 
-function validate<S extends v.GenericSchema>(schema: S, tree: unknown, source: string): v.InferOutput<S> {
+/** Fills in the defaults of a schema. Throws ConfigError if the tree does not fit it. */
+export function validate<S extends v.GenericSchema>(schema: S, tree: unknown, source: string): v.InferOutput<S> {
   const result = v.safeParse(schema, tree);
   if (result.success) return result.output;
   throw refusal(schema, source, tree, result.issues);
@@ -175,7 +159,7 @@ function describeIssue(schema: v.GenericSchema, path: string, issue: v.BaseIssue
   return `"${path}" is ${found}; allowed: ${range ?? issue.expected ?? 'another value'}.${hint ? ` ${hint[2]}` : ''}`;
 }
 
-/** Values that other trainers accept for a key, each with the program to use here instead. */
+/** Values of a key that other trainers accept and webgrpo refuses, each with the advice that the error message ends with. */
 const ELSEWHERE: readonly (readonly [key: string, value: RegExp, remedy: string])[] = [
   [
     'trainer.logger',
@@ -212,8 +196,8 @@ function peersKey(schema: v.GenericSchema, path: string): string | undefined {
 }
 
 /**
- * Returns the nearest known key: by the key itself, then by whether it is in the same part. verl's snake_case counts as
- * the same name.
+ * Returns the known key nearest to `path`, by the edit distance of the last words; a key in another part of the config
+ * counts three edits more. verl's snake_case counts as the same name.
  */
 export function nearestKey(path: string, known: readonly string[]): string {
   const camel = path.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
@@ -236,7 +220,7 @@ function overRecipe(tree: Tree): Tree {
   return [recipe, shorthands(tree), tree].reduce<Tree>(over, VERL_DEFAULTS);
 }
 
-/** The keys that the tree sets through shorthands. */
+/** Returns the keys that a user's config sets through shorthands. */
 function shorthands(tree: Tree): Tree {
   const set: Tree = {};
   for (const { key, sets, as } of SHORTHANDS) {
@@ -247,7 +231,7 @@ function shorthands(tree: Tree): Tree {
 }
 
 /** Merges `above` over `below`. A key that is undefined in `above` does not count. */
-function over(below: Tree, above: Tree): Tree {
+export function over(below: Tree, above: Tree): Tree {
   const merged: Tree = { ...below };
   for (const [key, value] of Object.entries(above)) {
     const under = merged[key];

@@ -11,20 +11,17 @@ import { correctionSettings } from '../correction/settings.ts';
 import { pipelineOf } from '../pipeline/settings.ts';
 import { rolloutCorrection } from '../correction/correct.ts';
 import type { OptimizerKeys } from '../../model/optimizer/spec.ts';
-import type { SftConfig } from './sftSchema.ts';
 import { TEMPERATURE } from './keys.ts';
 import { show, valueAt } from './tree.ts';
 
 /** Largest number of samples in a step, and in an evaluation. */
 const MOST_SAMPLES = 2 ** 20;
 const MOST_TOKENS = 2 ** 32;
-/** Largest number of parameters of a model with newly initialised weights: 8 GiB in float32. */
-const MOST_PARAMETERS = 2 ** 31;
 /** Maximum bytes of a run's name. File systems allow 255 bytes; the rest is for suffixes. */
 const LONGEST_NAME = 128;
 
 /** A rule, and the error message for a config that breaks it. */
-interface Rule<C> {
+export interface Rule<C> {
   /** Keys that the message is about, its subject first. */
   keys: readonly string[];
   /** True if a config breaks the rule. */
@@ -33,16 +30,14 @@ interface Rule<C> {
   say: string | ((config: C) => string);
 }
 
-/** Throws ConfigError for the first broken rule. */
+/** Checks a training run. Throws ConfigError. */
 export const checkTrainRules = (config: TrainConfig, source: string): void => check(TRAIN_RULES, config, source);
-
-/** Like `checkTrainRules`, but for a supervised run. */
-export const checkSftRules = (config: SftConfig, source: string): void => check(SFT_RULES, config, source);
 
 /** Checks a run's name, which must be a valid folder name on every system. Throws ConfigError. */
 export const checkName = (name: string, source: string): void => check([NAME_RULE], { name }, source);
 
-function check<C>(rules: readonly Rule<C>[], config: C, source: string): void {
+/** Throws ConfigError for the first broken rule. */
+export function check<C>(rules: readonly Rule<C>[], config: C, source: string): void {
   const broken = rules.find(({ when }) => when(config));
   if (!broken) return;
   const { keys, say } = broken;
@@ -50,7 +45,7 @@ function check<C>(rules: readonly Rule<C>[], config: C, source: string): void {
   throw new ConfigError(source, keys, typeof say === 'string' ? fill(say) : say(config));
 }
 
-const NAME_RULE: Rule<{ name: string }> = {
+export const NAME_RULE: Rule<{ name: string }> = {
   keys: ['name'],
   when: ({ name }) => !/^[\w-][\w.-]*$/.test(name) || name.length > LONGEST_NAME,
   say: ({ name }) =>
@@ -204,7 +199,7 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
     when: (c) => c.algorithm.advEstimator === 'gdpo' && scoreChanges(c).length > 0,
     say: (c) =>
       `algorithm.advEstimator is "gdpo", which reads the task's single rewards and not the score that ` +
-      `${scoreChanges(c).join(' and ')} would change. Leave that out, or use advEstimator "grpo".`,
+      `${scoreChanges(c).join(' and ')} would change. Leave out what changes the score, or use advEstimator "grpo".`,
   },
   {
     keys: ['algorithm.gdpoRewardWeights', 'algorithm.gdpoRewardKeys'],
@@ -221,8 +216,8 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
 ];
 
 /**
- * Tests the thresholds of rollout correction by applying them to one token, because only the code that uses these texts
- * can parse them.
+ * Tests the thresholds of rollout correction by applying them to one token. They are texts such as '0.5_2', which only
+ * the code of the correction can parse.
  */
 const correctionProblem = (config: TrainConfig): string | undefined =>
   problemOf(RangeError, () =>
@@ -350,7 +345,7 @@ type Optim = OptimizerKeys & { lrSchedulerType: string; lrWarmupSteps: number; l
  * Rules of an optimizer and of its schedule. A key that the chosen optimizer does not read must not be set.
  * @param part path of the optimizer's part of the config
  */
-function optimRules<C>(part: string, of: (config: C) => Optim, updatesOf: (config: C) => number): Rule<C>[] {
+export function optimRules<C>(part: string, of: (config: C) => Optim, updatesOf: (config: C) => number): Rule<C>[] {
   const unread = (key: 'momentum' | 'nesterov'): Rule<C> => ({
     keys: [`${part}.${key}`, `${part}.optimizer`],
     when: (c) => of(c)[key] !== undefined && ['AdamW', 'SignSGD'].includes(of(c).optimizer),
@@ -394,44 +389,6 @@ const TRAIN_RULES: readonly Rule<TrainConfig>[] = [
   ),
 ];
 
-const SFT_RULES: readonly Rule<SftConfig>[] = [
-  NAME_RULE,
-  {
-    keys: ['model.hiddenSize', 'model.intermediateSize', 'model.numHiddenLayers', 'model.vocabSize'],
-    when: ({ model }) => model.path === undefined && parametersOf(model) > MOST_PARAMETERS,
-    say: ({ model }) =>
-      `model has about ${parametersOf(model)} parameters; fresh weights may be up to ${MOST_PARAMETERS}: lower ` +
-      'model.hiddenSize, model.intermediateSize, model.numHiddenLayers or model.vocabSize.',
-  },
-  {
-    keys: ['model.hiddenSize', 'model.numAttentionHeads'],
-    when: ({ model }) => model.hiddenSize % (2 * model.numAttentionHeads) !== 0,
-    say: ({ model }) =>
-      `model.hiddenSize is ${model.hiddenSize}, which ${model.numAttentionHeads} attention heads cannot divide into even parts. ` +
-      `The nearest valid value is ${nearestMultiple(model.hiddenSize, 2 * model.numAttentionHeads)}.`,
-  },
-  {
-    keys: ['model.numKeyValueHeads', 'model.numAttentionHeads'],
-    when: ({ model }) => model.numAttentionHeads % model.numKeyValueHeads !== 0,
-    say: ({ model: { numKeyValueHeads, numAttentionHeads } }) =>
-      `model.numKeyValueHeads is ${numKeyValueHeads}, which does not divide numAttentionHeads ${numAttentionHeads}. ` +
-      `The nearest that do are ${nearestDivisors(numAttentionHeads, numKeyValueHeads)}.`,
-  },
-  {
-    keys: ['data.maxLength', 'model.maxPositionEmbeddings', 'data.maxTokenLenPerGpu'],
-    when: ({ data, model }) => data.maxLength > Math.min(model.maxPositionEmbeddings, data.maxTokenLenPerGpu),
-    say: 'data.maxLength is {0} tokens; allowed: up to model.maxPositionEmbeddings {1} and data.maxTokenLenPerGpu {2}.',
-  },
-  ...optimRules<SftConfig>(
-    'optim',
-    (c) => c.optim,
-    (c) => c.trainer.totalTrainingSteps,
-  ),
-];
-
-const parametersOf = ({ vocabSize, hiddenSize: C, intermediateSize: F, numHiddenLayers }: SftConfig['model']): number =>
-  vocabSize * C + numHiddenLayers * (4 * C * C + 3 * C * F);
-
 /** Numbers computed from the config that a run prints. */
 export function batchTable({ data, rollout, actor }: TrainConfig): {
   samples: number;
@@ -471,6 +428,6 @@ function divisorsAround(total: number, size: number): number[] {
   return [below, above].filter((d) => d !== undefined);
 }
 
-function nearestMultiple(value: number, of: number): number {
+export function nearestMultiple(value: number, of: number): number {
   return Math.max(1, Math.round(value / of)) * of;
 }

@@ -23,7 +23,7 @@ export interface TrainConfig extends Omit<WrittenConfig, keyof Written> {
     Omit<Written['actor'], 'clipRatio' | 'policyLoss'>,
     Exclude<keyof typeof VERL_DEFAULTS.actor, 'policyLoss'> | 'useKlLoss'
   > & {
-    /** Also has the numeric parameters of a registered loss, by name. */
+    /** Settings of the policy loss, including the numeric parameters of a registered loss by name. */
     policyLoss: Filled<Named<Written['actor']['policyLoss']>, 'lossMode'>;
   };
   algorithm: Filled<

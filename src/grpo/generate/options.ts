@@ -102,7 +102,7 @@ export function generateOptions(
     batch,
     n,
     profile: trainer.profile,
-    // Reward models are not under this limit; modelRewards.ts applies it to the task's own reward function alone.
+    // With reward models there is no limit on the reward as a whole: modelRewards.ts limits the task's own reward function.
     rewardTimeoutMs: hasRewardModels(reward) ? Infinity : reward.timeoutS * 1000,
     onError: trainer.onError,
     onFault,

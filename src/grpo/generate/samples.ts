@@ -1,6 +1,6 @@
 /**
  * Generates the samples of a step: draws problems and runs one agent loop per sample. All loops run concurrently on one engine, and each
- * sample is scored as it finishes. PlainGroups is the default source of samples; filterGroups.ts and src/grpo/pipeline have the others.
+ * sample is scored as it finishes. PlainGroups is the default source of samples; filterGroups.ts and src/extensions/pipelines have the others.
  */
 
 import { runAgentLoop } from '../../rollout/agent/loop.ts';
@@ -27,7 +27,7 @@ export interface SampleSource {
 
 /** Access to the groups that are still in flight when a step ends. */
 export interface InFlight {
-  /** Numbers of the problems of these groups; undefined if the groups do not come from the task's problems. */
+  /** Number of the problem of each group in flight; undefined if the groups do not come from the task's problems. */
   readonly inFlightNumbers: number[] | undefined;
   /**
    * Resolves to true once the next step has the groups it needs; to false if `stop` aborts or no more groups will
@@ -35,13 +35,13 @@ export interface InFlight {
    */
   ready(stop: AbortSignal): Promise<boolean>;
   /**
-   * Returns the groups as plain JSON for a checkpoint. Undefined if the problems of `inFlightNumbers` must be generated
-   * again from the start.
+   * Returns the groups in flight as plain JSON for a checkpoint. Undefined if the problems of `inFlightNumbers` must be
+   * generated again from the start.
    */
   save(): Promise<unknown>;
   /**
-   * Replaces the groups by the saved ones. If `state` is undefined, the problems of `inFlightNumbers` are generated
-   * again. In both cases these come before new problems. Throws InputError if the state cannot be read.
+   * Replaces the groups in flight by those of a checkpoint. If `state` is undefined, the problems of `inFlightNumbers`
+   * are generated again. In both cases new problems start after these. Throws InputError if the state cannot be read.
    */
   restore(state: unknown, to: { inFlightNumbers: readonly number[]; vocabSize: number }): void;
   /** Called before the policy is updated. Resolves once rollout no longer reads the policy's weights. */
@@ -52,8 +52,21 @@ export interface InFlight {
   resume(step: number, engine: GenerationContext['engine']): Promise<Metrics>;
   /** Runs an evaluation with the trained weights. @param run calls `onQueued` once all of its requests are queued */
   evaluate<T>(run: (onQueued: () => Promise<void>) => Promise<T>): Promise<T>;
-  /** Aborts the groups; `save` can still return them afterwards. */
+  /** Aborts the groups in flight; `save` can still return them afterwards. */
   close(): Promise<void>;
+}
+
+/**
+ * Thrown if the run stops before the rollouter has finished the current step's groups. The trainer then undoes the
+ * step.
+ */
+export class CancelledError extends Error {
+  override name = 'CancelledError';
+}
+
+/** Ignores a CancelledError; rethrows every other error. */
+export function ignoreCancelled(error: unknown): undefined {
+  if (!(error instanceof CancelledError)) throw error;
 }
 
 export interface SourceOptions extends GenerationContext {

@@ -30,7 +30,7 @@ export function limitedTask(task: Task, { data }: TrainConfig): Task {
       const key = `${seed}/${epoch}`;
       if (order.key !== key) order = { key, indices: orderOf(size, seed, epoch) };
       const first = order.indices[index % size];
-      // Cached, because a task that adapts its difficulty could later return another problem for the same number.
+      // Problems are cached, because a task that adapts its difficulty could later return another problem for the same number.
       const problem = chosen.get(`${seed}/${first}`) ?? task.train(first, seed);
       chosen.set(`${seed}/${first}`, problem);
       if (problem instanceof Promise) problem.catch(() => chosen.delete(`${seed}/${first}`));

@@ -9,8 +9,9 @@
  *
  * T = trained tokens of the WHOLE mini-batch and n_s = those of the sequence, after every mask and filter. S is a
  * constant of the run, verl's global_batch_size: ppoMiniBatchSize x n, the number of sequences in a mini-batch before
- * any is masked or rejected or lacks a reward. With clients it is the mini-batch's own number. A sequence that drops out loses its share of the gradient; the shares of
- * the others stay the same. Micro-batches slice these weights, so the split changes nothing.
+ * any is masked or rejected or lacks a reward. If API clients make the samples (`webgrpo serve`), a step's size is not
+ * constant, and S is the number of sequences that the mini-batch has. A sequence that drops out loses its share of the
+ * gradient; the shares of the others stay the same. Micro-batches slice these weights, so the split changes nothing.
  */
 
 import type { LossAggMode, PolicyLoss } from './types.ts';

@@ -14,7 +14,7 @@ function keptOrDropped({ clipRatioC }: LossNumbers, token: TokenRow, kept: boole
   return { loss: grad * token.logp, grad, clipped: !kept, clippedLower: kept && ratio > clipRatioC, kl: -logRatio };
 }
 
-/** WGSL of that row in f32. It calls a function `kept(p, pOld, t)`, which each loss appends to this text. */
+/** WGSL in f32 of the row that both DPPO losses share. It calls `kept(p, pOld, t)`, which each loss appends to this text. */
 const KEPT_OR_DROPPED = `
 fn rowGrad(t: Token) -> f32 {
   let ratio = exp(clamp(t.logRatio, -20.0, 20.0));

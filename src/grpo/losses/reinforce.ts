@@ -10,8 +10,8 @@ export const WEIGHT_LEVELS = ['none', 'token', 'sequence'] as const;
  *   rolloutIs 1, 'token'     w = min(pi / piOld, rolloutIsThreshold)
  *   rolloutIs 2, 'sequence'  w = min(prod_t pi_t / piOld_t, rolloutIsThreshold)
  *
- * where piOld is the policy that sampled. Log ratios are clamped to +-20. If the loss applies the weights itself, both
- * numbers are set by `algorithm.rolloutCorrection`.
+ * where piOld is the policy that sampled. Log ratios are clamped to +-20. If the loss applies the weights itself,
+ * `algorithm.rolloutCorrection` sets its parameters `rolloutIs` and `rolloutIsThreshold`.
  */
 export const reinforce = defineLoss({
   paper: "verl's bypass mode",

@@ -28,7 +28,7 @@ export const sapo = defineLoss({
 fn rowGrad(t: Token) -> f32 {
   let ratio = exp(clamp(t.logRatio, -20.0, 20.0));
   let tau = select(params.tauNeg, params.tauPos, t.advantage > 0.0);
-  // The derivative of the sigmoid, tail / (1 + tail)^2, is even in its argument; this form has no cancellation.
+  // The sigmoid's derivative at x is tail / (1 + tail)^2 with tail = exp(-|x|), because it is even in x. No cancellation.
   let tail = exp(-min(abs(tau * (ratio - 1.0)), 80.0));
   let grad = -t.advantage * 4.0 * tail / ((1.0 + tail) * (1.0 + tail)) * ratio;
   return select(0.0, grad, abs(t.logRatio) <= 20.0);

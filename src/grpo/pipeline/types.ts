@@ -2,9 +2,9 @@
  * The two interfaces between rollout and training that run concurrently: the rollouter, and the transfer of weights.
  */
 
-import type { SavedGroup } from '../generate/savedGroups.ts';
+import type { SavedSample } from '../../rollout/agent/record.ts';
 import type { Metrics } from '../metrics.ts';
-import type { ExperienceRecord } from '../queue/types.ts';
+import type { ExperienceRecord } from './record.ts';
 import type { Problem } from '../../tasks/task.ts';
 
 /** Costs of one weight transfer. */
@@ -15,7 +15,7 @@ export interface WeightTransfer {
   bytes: number;
   /** Wall-clock seconds. */
   seconds: number;
-  /** Seconds of these in which one bucket was read while another was written. */
+  /** Part of `seconds` in which one bucket was read while another was written. */
   overlapSeconds: number;
 }
 
@@ -42,6 +42,18 @@ export interface PromptGroup {
   problem: Problem;
   /** Step that started the group. Together with `number`, it makes the group's random keys (`randomKey`) unique. */
   step: number;
+}
+
+/** A group that was in flight when the checkpoint was written. */
+export interface SavedGroup {
+  /** Number of the group's problem. */
+  number: number;
+  /** Index of the problem in the task, if problems are sampled by difficulty. */
+  index?: number | undefined;
+  problem: Problem;
+  /** Step that started the group; part of the random keys of its samples. */
+  step: number;
+  samples: SavedSample[];
 }
 
 /** Returns the id of a group, unique in the run. `{uid}_{s}` is the queue's key for sample s of the group. */

@@ -125,7 +125,7 @@ export class PolicyGradient {
     const pack = (chosen: number[]) =>
       packMiniBatch(samples, chosen, tokens.masks, maxTokenLen, ppoMicroBatchSizePerGpu);
     if (needsCurrentPolicy(this.#config, this.#loss)) return { batch: pack(members), inputs: undefined };
-    // The weights count every token of the mini-batch, including samples that are dropped from the batch below.
+    // The loss weights count every token of the mini-batch, also of samples that are skipped for their zero advantages.
     const weights = this.#weights(data, members);
     const batch = pack(this.skips ? members.filter((s) => canMove(tokens.advantages[s], weights.weights[s])) : members);
     return { batch, inputs: this.#inputs(tokens, batch, weights) };
@@ -217,7 +217,7 @@ export class PolicyGradient {
   }
 
   /**
-   * Returns the loss weights of these samples, which form a full mini-batch, each at the sample's index in the data.
+   * Returns the loss weights of the full mini-batch `chosen`, each sample's at its index among all samples of the data.
    */
   #weights({ samples, tokens, normalization }: PolicyData, chosen: number[], current?: CurrentPolicy): DataWeights {
     const corrected = current?.result;

@@ -243,7 +243,7 @@ function klInReward(
   };
 }
 
-/** Rewards per token: the sample's reward without KL on the last sampled token, minus the KL of each token. */
+/** Reward of each token: its KL penalty, negative; the last sampled token also gets the sample's reward before KL. */
 function tokenRewardsOf(
   rewards: readonly number[],
   penalties: readonly Float64Array[],

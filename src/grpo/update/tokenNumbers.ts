@@ -25,7 +25,7 @@ export interface UpdatedTokens extends TokenNumbers {
   trained: Float64Array[];
   /** Log-prob of the token at the weights at which its gradient was computed, natural log. */
   logProb: Float64Array[];
-  /** Entropy in nats, at those weights, of the distribution from which the token was sampled. */
+  /** Entropy in nats of the distribution at the token's position, at the weights at which its gradient was computed. */
   entropy: Float64Array[];
 }
 

@@ -85,7 +85,7 @@ export async function download(
       await writeNote(store, path, { ...kept, complete: true });
       return true;
     }
-    // Without an ETag the next attempt starts at byte 0, instead of after the wrong bytes.
+    // The downloaded file is wrong. Without a stored ETag the next attempt downloads it from byte 0 instead of resuming it.
     await writeNote(store, path, { ...kept, etag: null, complete: false });
     if (again) throw new InputError(`${url} ${problem}, twice. The file on the server or the connection is damaged.`);
   }
@@ -312,7 +312,7 @@ async function gitSha1Of(store: FileStore, path: string, size: number): Promise<
 }
 
 async function readNote(store: FileStore, path: string): Promise<Kept | undefined> {
-  // If the note cannot be parsed, it counts as missing, and the file is downloaded again.
+  // If the note `<path>.json` cannot be parsed, it counts as missing, and the file is downloaded again.
   const note = await readStoredJson(store, noteOf(path)).catch(() => undefined);
   return note as unknown as Kept | undefined;
 }

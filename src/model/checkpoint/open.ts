@@ -8,6 +8,7 @@ import type { ModelConfig } from '../config.ts';
 import type { TensorMap } from '../engine.ts';
 import type { PackedFormat } from '../../gpu/packedFormat.ts';
 import { InputError } from '../../errors.ts';
+import { extensionPoint } from '../../extensionPoint.ts';
 import { elementCount, parameterSpecs } from '../params.ts';
 import { decodeTensor, readSafetensorsHeader, safetensorsHeaderBytes, type SafetensorsEntry } from './safetensors.ts';
 import {
@@ -55,6 +56,16 @@ export interface OpenCheckpoint extends TokenizerJson {
   sourceFiles: SourceFiles;
 }
 
+/** Parts of a GGUF file, whose tensors are read on request. */
+export interface GgufParts {
+  config: ModelConfig;
+  tensors: Tensors;
+  tokenizer: TokenizerJson;
+}
+
+/** Reads the header of the GGUF file `name`. Throws InputError. */
+export const ggufReader = extensionPoint<(files: CheckpointFiles, name: string) => Promise<GgufParts>>('GGUF files');
+
 /** Maximum bytes of a piece as float32. A piece has at least one row, which can be longer. */
 const PIECE_BYTES = 8 << 20;
 
@@ -90,12 +101,11 @@ export async function openCheckpoint(files: CheckpointFiles): Promise<OpenCheckp
 }
 
 /**
- * Opens a GGUF file and returns the same parts. A GGUF file has no text files, so a saved model contains only generated
- * ones.
+ * Opens a GGUF file and returns what a checkpoint folder has: config, tokenizer and weights. It has no text files to
+ * copy, so a saved model contains only generated ones.
  */
 async function openGguf(files: CheckpointFiles, name: string): Promise<OpenCheckpoint> {
-  const { readGguf } = await import('./gguf/model.ts'); // few models are GGUF files
-  const { config, tensors, tokenizer } = await readGguf(files, name);
+  const { config, tensors, tokenizer } = await ggufReader.get()(files, name);
   checkShapes(config, tensors, name);
   const formats = [...tensors].flatMap(([key, { packed }]) => (packed ? [[key, packed.format] as const] : []));
   return {

@@ -66,11 +66,11 @@ const SPECIAL_TOKENS = 'special_tokens_map.json';
 export const OPTIONAL_FILES = [GENERATION, TEMPLATE, TOOL_TEMPLATE, SPECIAL_TOKENS, ...TOKENIZER_COPIES];
 const NAMES = [CONFIG, TOKENIZER, TOKENIZER_CONFIG, ...OPTIONAL_FILES];
 
-/** Other files in a model's folder: licence, README, tokenizers of other libraries, code. */
+/** Matches names of files that can be copied into a saved model unread: licence, README, other tokenizers, code. */
 const OTHERS = /^(licen[cs]e|notice|readme|use_policy)(\.|$)|\.(json|txt|md|model|tiktoken|jinja|py)$/i;
-/** Files that describe the weights or an earlier run, and are therefore not copied. */
+/** Matches files that describe the weights or an earlier run, and are therefore not copied into a saved model. */
 const OUTDATED = /^\.|^(adapter_config|manifest|trainer_state|(all|eval|train)_results)\.json$|\.index\.json$/;
-/** Maximum bytes of such a file that is copied into each checkpoint. */
+/** Maximum bytes of a file that webgrpo does not read and copies into each checkpoint. */
 const MAX_OTHER_BYTES = 32 * 2 ** 20;
 
 /** Parsed tokenizer of a folder. */
@@ -99,7 +99,7 @@ export const isOtherFile = (name: string, size: number): boolean =>
 export async function readOtherFiles(files: CheckpointFiles): Promise<SourceFiles> {
   const found = new Map<string, Bytes>();
   for (const name of ((await files.names?.()) ?? []).filter((name) => isOtherFile(name, 0)).sort()) {
-    // A folder with such a name has no size.
+    // If a folder has a name that `isOtherFile` accepts, `size` rejects or is undefined.
     const size = await files.size(name).catch(() => undefined);
     if (size !== undefined && isOtherFile(name, size)) found.set(name, (await files.read(name, 0, size)).slice());
   }
@@ -247,8 +247,8 @@ async function readSmall(files: CheckpointFiles, path: string): Promise<Uint8Arr
   const bytes = await files.read(path, 0, size);
   if (!isHtml(bytes)) return bytes;
   throw new InputError(
-    `${path} is an HTML page: the server has no such file and answered with its start page. Check the address. A program ` +
-      `reads such a server with fetchCheckpoint(), or gives undefined for such an answer.`,
+    `${path} is an HTML page: the server has no such file and answered with its start page. Check the address. A program can read ` +
+      `the checkpoint with fetchCheckpoint(), or let its file reader return undefined for such an answer.`,
   );
 }
 

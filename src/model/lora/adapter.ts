@@ -24,7 +24,8 @@ const CONFIG = 'adapter_config.json';
 const WEIGHTS = 'adapter_model.safetensors';
 
 /**
- * Fields of PEFT's LoraConfig that this file reads. Below: fields that do not affect what the saved tensors compute.
+ * Fields of PEFT's LoraConfig that this file reads (`READ`), and fields that it ignores, because they do not affect what
+ * the saved tensors compute (`WITHOUT_EFFECT`).
  */
 const READ = [
   'peft_type',

@@ -3,8 +3,8 @@
  * groups of modules that share a matrix, PEFT's tensor names, and the arena of the adapters' weights.
  *
  * The weights of q, k and v are stored as one matrix, and so are those of gate and up. Therefore the A matrices of
- * these modules are stored side by side ([I, T], T = modules x R), and so are their B matrices ([R, J], J = number of
- * adapted columns).
+ * these modules are stored side by side ([I, T], I = inputs, T = modules x rank R), and so are their B matrices ([R, J],
+ * J = number of adapted columns).
  */
 
 import type { Gpu, View } from '../../gpu/device.ts';
@@ -21,7 +21,7 @@ export { LORA_MODULES, type LoraConfig, type LoraModule, loraModules, loraScale 
 /** The base model's matrix to which adapters belong. */
 export type LoraGroup = 'qkv' | 'o' | 'gu' | 'down';
 
-/** The adapted modules of one matrix [I, Y]. */
+/** The adapted modules of one stored matrix, which has shape [I, Y]: inputs by columns. */
 interface LoraGroupPlan {
   group: LoraGroup;
   /** Number of rows of the matrix, which are its inputs. */

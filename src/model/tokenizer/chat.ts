@@ -316,8 +316,8 @@ export class ChatTokenizer {
   }
 
   /**
-   * Returns the rendered text that follows the sampled turn. If the template writes the token that ended the turn,
-   * returns the text after it, otherwise the text from the stop token on.
+   * Returns the rendered text that follows a sampled turn with tool calls. If the template writes the token that ended
+   * the turn (`end`), returns the text after it, otherwise the text from `stopToken`, the end of the calls, on.
    */
   private afterCalls(toolMessages: ChatMessage[], { calls, end, stopToken }: CalledTurn): string {
     const value = unusedText('webgrpo-dummy-value', [toolMessages, calls]);

@@ -22,8 +22,8 @@ const MAX_NAME = 200;
 
 const BEHAVIORS = ['Removed', 'Isolated', 'MergedWithPrevious', 'MergedWithNext', 'Contiguous'];
 /**
- * Keys of the model and of steps whose value must be a text; below: true or false. A null or missing key has the
- * library's default.
+ * Keys of the model and of steps whose value must be a text (`TEXTS`), or true or false (`FLAGS`, `MORE_FLAGS`). A null
+ * or missing key has the library's default.
  */
 const TEXTS = ['end_of_word_suffix', 'continuing_subword_prefix', 'unk_token'];
 const FLAGS = ['fuse_unk', 'byte_fallback', 'ignore_merges', 'invert', 'use_regex', 'add_prefix_space', 'split'];

@@ -8,7 +8,7 @@ import { InputError } from '../../errors.ts';
 
 /** Maximum number of steps in a rendering; a conversation of a thousand messages takes about 50,000. */
 const MAX_STEPS = 3e5;
-/** Number of steps that each iteration of a loop counts, because it creates a scope. */
+/** Number of steps that one iteration of a loop counts as, because each iteration creates a scope. */
 const TURN_STEPS = 3;
 const MAX_CHARACTERS = 2e7;
 const MAX_RANGE = 1e4;
@@ -17,7 +17,10 @@ const MAX_RANGE = 1e4;
  * its length.
  */
 const MAX_SOURCE = 1e5;
-/** Expressions that copy a value: every character of the result counts. In a look-up it counts only LOOK_UP. */
+/**
+ * Expressions that copy a value: every character of the result counts. Other expressions only look a value up; a
+ * character of their result counts LOOK_UP.
+ */
 const MAKERS = [
   'FilterExpression',
   'CallExpression',
@@ -125,7 +128,7 @@ export class ChatTemplates {
     return this.named(this.nameOf(tools));
   }
 
-  /** Returns the source text of that template; undefined if it is missing. */
+  /** Returns the source text of the template for a prompt with or without tools; undefined if it is missing. */
   textOf(tools: boolean): string | undefined {
     return this.texts.get(this.nameOf(tools));
   }

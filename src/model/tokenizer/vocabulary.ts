@@ -3,7 +3,6 @@
  * request that needs them. The result is plain data, so that it can be sent to a worker.
  */
 
-import { byteAlphabet } from './trainBpe.ts';
 import { InputError } from '../../errors.ts';
 
 export interface Vocabulary {
@@ -23,6 +22,13 @@ interface TokenizerJson {
 /** Bytes of one token. */
 export function tokenBytes({ bytes, starts }: Vocabulary, token: number): Uint8Array {
   return bytes.subarray(starts[token] ?? bytes.length, starts[token + 1] ?? bytes.length);
+}
+
+/** Returns the printable character that stands for each byte, as in GPT-2. */
+export function byteAlphabet(): string[] {
+  const printable = (b: number) => (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+  let next = 256;
+  return Array.from({ length: 256 }, (_, b) => String.fromCharCode(printable(b) ? b : next++));
 }
 
 /**

@@ -17,8 +17,8 @@ import { halfCopy, type Kept, planBlocks, type StoredFormats } from './plan.ts';
 
 interface LayerViews {
   /** [C] */ attnNorm: View;
-  /** [C, (H + 2K) * D] */ wqkv: View;
-  /** [(H + 2K) * D] */ bqkv?: View;
+  /** [C, (H + 2K) * D] weights of q, k and v */ wqkv: View;
+  /** [(H + 2K) * D] biases of q, k and v */ bqkv?: View;
   /** [2, D] norm weights: row 0 of q, row 1 of k */ qkNorm?: View;
   /** [H * D, C] */ wo: View;
   /** [C] */ bo?: View;

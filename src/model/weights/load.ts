@@ -41,7 +41,7 @@ export async function loadModel(
   }
 }
 
-/** This code is loaded only if weights are packed, because few models need it. */
+/** Imports the code for packed weights. It is loaded on demand, because few models are packed. */
 async function loadPacking(config: ModelConfig): Promise<Packing & { prepare?: typeof preparePacked }> {
   const { pack } = await import('../../gpu/ops/pack.ts');
   if (!readsPacked(config)) return { pack };

@@ -40,7 +40,7 @@ export interface ShownSample {
   score: Value;
   /** Text of each response token. `trained` is true if the token was trained on. */
   tokens: { text: string; trained: boolean }[];
-  /** Numbers of each token, for each loss: [loss][token]. */
+  /** Values of each token under each loss: [loss][token]. */
   losses: { [K in keyof TokenNumbers]: number[] }[];
 }
 

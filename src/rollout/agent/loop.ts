@@ -167,7 +167,7 @@ function startTimer(ms: number | undefined, onEnd: () => void) {
   return ms === undefined ? undefined : setTimeout(onEnd, ms);
 }
 
-/** Name of the agent loop of a problem: its own, as in verl's data sets, or by default that of the input. */
+/** Name of the agent loop of a problem: the problem's `agentName`, as in verl's data sets, or by default the `agentLoop` of the input. */
 function loopName({ problem, agentLoop = 'tool_agent' }: AgentLoopInput): string {
   return problem.agentName ?? agentLoop;
 }

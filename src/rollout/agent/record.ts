@@ -153,7 +153,7 @@ export class SampleRecord {
     const received = [...this.#received, ...this.#replay];
     if (this.#scored) return { received, scored: this.#scored };
     const turn = this.#asked !== undefined && drawn ? { asked: this.#asked, drawn } : this.#turn;
-    // The state of a tool that is running can be incomplete.
+    // The state of a tool that is running can be incomplete, so no states are saved while a call is in flight.
     const isSame = () => this.#outside.size === 0 && this.#received.length + this.#replay.length === received.length;
     const toolStates = isSame() ? await this.states?.save() : undefined;
     const isKnown = toolStates && Object.keys(toolStates).length > 0 && isSame();

@@ -127,7 +127,8 @@ export class AgentSample {
    * if the sample must end.
    */
   async callTools(calls: ToolCall[]): Promise<StopReason | undefined> {
-    // The environment must receive the last turn too, although the model does not read its reply.
+    // If the sample has an environment, its last turn is run too: the environment must receive it, although the model does not read the
+    // result.
     if (!this.#episode && this.#isLastTurn) return 'max_turns';
     if (this.#counts.numToolCalls + calls.length > this.input.limits.maxToolCalls) return 'max_tool_calls';
     this.#counts.numToolCalls += calls.length;
@@ -299,7 +300,8 @@ export class AgentSample {
   }
 
   /**
-   * Returns a turn without the token that ended it, if texts name control tokens. Otherwise the name of the end token would be in the text.
+   * For call formats whose texts contain the names of control tokens, returns the turn without the token that ended it, whose name would
+   * otherwise be in the text. For all other formats, returns the turn unchanged.
    */
   #withoutEnd(generation: Generation): Generation {
     const named = this.#stopToken !== undefined && this.#endToken !== undefined;

@@ -120,7 +120,7 @@ export class Draws {
     return this.#temperatures[slot];
   }
 
-  /** Sorts tokens to sample, so that those of one kernel call are adjacent. */
+  /** Sorts tokens to sample by kind (plain or adjusted) and temperature, so that those that one kernel call can sample are adjacent. */
   byKind<D extends Draw>(draws: D[]): D[] {
     return [...draws].sort(
       (a, b) => this.#kind(a) - this.#kind(b) || this.#temperatures[a.slot] - this.#temperatures[b.slot],

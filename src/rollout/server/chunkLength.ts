@@ -6,7 +6,7 @@
  */
 const WASTE = 0.04;
 const MOST_STEPS = 32;
-/** Approximate milliseconds of a read-back without waiting; measured as `mapMs` by the benchmark `--only peak`. */
+/** Approximate milliseconds of a read-back without waiting; measured as `mapMs` by `npm run bench -- --only peak`. */
 const READ_MS = 0.5;
 /**
  * Cost of a row that is decoded after its sequence ended, relative to the row's share of a step. The rest of the step is computed anyway.

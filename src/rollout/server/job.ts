@@ -1,7 +1,6 @@
 /** One request in the server, from its arrival to its answer. A preempted request waits again before it continues. */
 
 import { concat } from '../../concat.ts';
-import type { GuidedTurn } from '../constrained/guide.ts';
 import type { DrawnTokens } from '../decode/decoder.ts';
 import type { StopMatcher } from '../decode/stopStrings.ts';
 import type { DrawnSoFar, GenerateRequest, Generation } from '../types.ts';
@@ -9,10 +8,20 @@ import { concatTokens, TURN_FIELDS } from '../tokenLog.ts';
 import type { CachedSequence } from './kvCache.ts';
 import { TurnClock } from './turnClock.ts';
 
+/** Limits the next tokens of one turn. */
+export interface TurnGuide {
+  /** Advances by a token. Throws if the mask forbids it. */
+  advance(token: number): void;
+  /** Bits of the tokens that can come next, [ceil(V / 32)]; undefined = all. The turn has `tokensLeft` tokens left. */
+  mask(tokensLeft: number): Uint32Array | undefined;
+  /** Returns masks of the guessed tokens, up to the first forbidden one, and of the token after them. */
+  masks(guesses: readonly number[], tokensLeft: number): (Uint32Array | undefined)[];
+}
+
 /** Matchers on the host that need each sampled token. Without them, tokens are read back only when the job ends. */
 export interface Watchers {
   stops: StopMatcher | undefined;
-  guide: GuidedTurn | undefined;
+  guide: TurnGuide | undefined;
 }
 
 /** A job that has a slot. */
@@ -23,7 +32,7 @@ export class Job {
   readonly request: GenerateRequest;
   readonly clock: TurnClock | undefined;
   /** Constraint on the next tokens, if the request's tool calls are constrained. */
-  readonly guide: GuidedTurn | undefined;
+  readonly guide: TurnGuide | undefined;
   phase: 'waiting' | 'prefill' | 'decode' = 'waiting';
   /** Number of the job's sample in order of arrival. The lowest number is served first and preempted last. */
   arrival = 0;

@@ -90,7 +90,7 @@ export class ModelRunner {
     const pass = this.#inFlight.shift()!;
     const { state, gpuTimes } = await pass.stateRead;
     const ended = performance.now();
-    // If this pass was submitted early, the device was busy with the previous pass until that one ended.
+    // A pass that was submitted before the previous one ended has started only when that one ended, because the device was busy until then.
     const started = Math.max(pass.startedAt, this.#lastPass?.endedAt ?? 0);
     const { prefillRows, decodeRows } = pass;
     return { ...pass, state, times: { started, ended, prefillRows, decodeRows, ...(gpuTimes && { gpu: gpuTimes }) } };

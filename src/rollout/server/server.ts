@@ -8,15 +8,13 @@ import type { LlamaModel } from '../../model/llama.ts';
 import type { Vocabulary } from '../../model/tokenizer/vocabulary.ts';
 import { nextTask } from '../agent/yield.ts';
 import { Decoder, type DecoderSizes } from '../decode/decoder.ts';
-import { DraftedTokens } from '../speculative/draftedTokens.ts';
-import type { SpeculativeOptions } from '../speculative/ngramProposer.ts';
 import type { DrawnSoFar, GenerateRequest, Generation, RolloutEngine, RolloutStats } from '../types.ts';
 import { Job } from './job.ts';
 import type { AsyncScheduling } from './modelRunner.ts';
 import { checkRequest, limitToSlot } from './request.ts';
 import { type KvCachePolicy, type Preemption, Scheduler } from './scheduler.ts';
 import type { SlotDecoder } from './slotDecoder.ts';
-import { SampledTokens } from './tokenSource.ts';
+import { draftedTokens, SampledTokens, type SpeculativeOptions } from './tokenSource.ts';
 import { TokenWatchers } from './tokenWatchers.ts';
 
 export type { AsyncScheduling } from './modelRunner.ts';
@@ -52,7 +50,7 @@ export class RolloutServer implements RolloutEngine {
   constructor(decoder: SlotDecoder, options: RolloutOptions = {}) {
     const { preemption = 'parked', kvCache = 'recompute', asyncScheduling = 'auto', repeatable = false } = options;
     const { speculative, vocabulary } = options;
-    const tokenSource = speculative ? new DraftedTokens(decoder, speculative) : new SampledTokens(decoder);
+    const tokenSource = speculative ? draftedTokens.get()(decoder, speculative) : new SampledTokens(decoder);
     this.#decoder = decoder;
     this.#scheduler = new Scheduler(decoder, tokenSource, { preemption, kvCache, asyncScheduling, repeatable });
     this.#watchers = new TokenWatchers(decoder.vocabSize, vocabulary);

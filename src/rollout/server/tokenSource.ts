@@ -4,6 +4,7 @@
  * (guessed tokens).
  */
 
+import { extensionPoint } from '../../extensionPoint.ts';
 import type { DraftCheck, PrefillRows } from '../decode/decoder.ts';
 import type { GenerateRequest } from '../types.ts';
 import type { Job, RunningJob } from './job.ts';
@@ -35,6 +36,22 @@ export interface TokenSource {
   /** Called after a pass without prefill that sampled `drawn` tokens and took `milliseconds`. */
   passFinished(kind: 'draft' | 'steps', milliseconds: number, drawn: number): void;
 }
+
+/** Settings of speculative decoding. */
+export interface SpeculativeOptions {
+  /** Maximum number of tokens in one guess. */
+  maxDraftTokens: number;
+  /** Number of last tokens that must have occurred before, so that the tokens after them are guessed. */
+  minNgram: number;
+  /** Maximum number of finished samples that are stored for each prompt. */
+  history: number;
+  /** True to check guesses only while this takes less time per token than plain decoding. */
+  adapt: boolean;
+}
+
+/** Creates a source that guesses tokens and has a pass check several at once. */
+export const draftedTokens =
+  extensionPoint<(decoder: SlotDecoder, options: SpeculativeOptions) => TokenSource>('Speculative decoding');
 
 /** Plain decoding: each token is sampled from the model's distribution, with a mask if the job's tool calls are constrained. */
 export class SampledTokens implements TokenSource {

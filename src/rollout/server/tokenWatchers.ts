@@ -1,24 +1,23 @@
 /** Creates the matcher of stop strings and the guide of tool calls for each request. Reads the vocabulary at first use. */
 
+import { extensionPoint } from '../../extensionPoint.ts';
 import type { Vocabulary } from '../../model/tokenizer/vocabulary.ts';
-import { isConstrained, type TurnConstraint } from '../constrained/callLanguage.ts';
-import { CallGuide, GuidedTurn } from '../constrained/guide.ts';
-import { TokenTrie } from '../constrained/trie.ts';
 import { StopMatcher } from '../decode/stopStrings.ts';
-import type { GenerateRequest } from '../types.ts';
-import type { Watchers } from './job.ts';
+import { type GenerateRequest, isConstrained, type SamplingParams } from '../types.ts';
+import type { TurnGuide, Watchers } from './job.ts';
 
-/** Maximum number of cached guides. Clients can send any number of schemas, and each guide caches masks of the vocabulary. */
-const MAX_GUIDES = 32;
+/** Starts the guide of a turn with these settings. */
+type Guides = (sampling: SamplingParams) => TurnGuide;
 
-/** Creates the stop-string matcher and the guide of each request, and caches guides. */
+/** Guides for one vocabulary. @param vocabSize tokens that the model can sample */
+export const turnGuides = extensionPoint<(vocabulary: Vocabulary, vocabSize: number) => Guides>('Constrained turns');
+
+/** Creates the stop-string matcher and the guide of each request. */
 export class TokenWatchers {
   readonly #makeVocabulary: (() => Vocabulary) | undefined;
   readonly #vocabSize: number;
   #vocabulary: Vocabulary | undefined;
-  #trie: TokenTrie | undefined;
-  /** Guides by their constraint as JSON, the most recently used one last. */
-  readonly #guides = new Map<string, CallGuide>();
+  #guides: Guides | undefined;
 
   constructor(vocabSize: number, makeVocabulary: (() => Vocabulary) | undefined) {
     this.#vocabSize = vocabSize;
@@ -33,23 +32,10 @@ export class TokenWatchers {
     return stop.length === 0 ? undefined : new StopMatcher(stop, this.#readVocabulary(), minNewTokens);
   }
 
-  #guideOf({ sampling }: GenerateRequest): GuidedTurn | undefined {
+  #guideOf({ sampling }: GenerateRequest): TurnGuide | undefined {
     if (!isConstrained(sampling)) return undefined;
-    const { toolCalls, toolCallFormat, requiredCalls, jsonSchema, stopTokenIds } = sampling;
-    const constraint = { toolCalls, toolCallFormat, requiredCalls, jsonSchema, stopTokenIds } as TurnConstraint;
-    const key = JSON.stringify(constraint);
-    const guide = this.#guides.get(key) ?? this.#newGuide(constraint);
-    this.#guides.delete(key);
-    this.#guides.set(key, guide);
-    const [oldest] = this.#guides.keys();
-    if (this.#guides.size > MAX_GUIDES) this.#guides.delete(oldest);
-    return new GuidedTurn(guide);
-  }
-
-  #newGuide(constraint: TurnConstraint): CallGuide {
-    const vocabulary = this.#readVocabulary();
-    this.#trie ??= new TokenTrie(vocabulary, this.#vocabSize);
-    return new CallGuide(constraint, vocabulary, this.#vocabSize, this.#trie);
+    this.#guides ??= turnGuides.get()(this.#readVocabulary(), this.#vocabSize);
+    return this.#guides(sampling);
   }
 
   #readVocabulary(): Vocabulary {

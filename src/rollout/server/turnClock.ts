@@ -39,7 +39,10 @@ export class TurnClock {
   #gpuMs: number | undefined;
   #sampleMs = 0;
 
-  /** Ends the current span and starts another one. A preempted request is in the queue again. */
+  /**
+   * Ends the current span and starts another one. A preempted request is in the queue again. In a span of decode, sampling alternates with
+   * passes over the model; if the GPU has timed it, the span is recorded as two spans in a row, 'decode' and 'sample'.
+   */
   enter(kind: TurnPhase, at = performance.now()): void {
     const sampleMs = this.#sampleMs;
     const drew = at - ((at - this.#since) * sampleMs) / Math.max(sampleMs + (this.#gpuMs ?? 0), 1e-9);
@@ -66,7 +69,7 @@ export class TurnClock {
     return this.#spans;
   }
 
-  /** Sampling alternates with passes over the model, so the sum of its times follows them as one span. */
+  /** Adds a span. Its times are stored relative to the request's arrival. */
   #push(kind: SpanKind, start: number, end: number, gpuMs: number | undefined): void {
     const gpu = gpuMs === undefined ? {} : { gpuMs };
     this.#spans.push({ kind, start: start - this.#arrived, end: end - this.#arrived, ...gpu });

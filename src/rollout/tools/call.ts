@@ -2,7 +2,7 @@
 
 import type { Tool } from '../../tasks/tool.ts';
 import { argumentProblem, isObject, valueProblem } from '../../tasks/toolSchema.ts';
-import type { CallFormat } from '../constrained/toolGrammar.ts';
+import type { CallFormat } from '../types.ts';
 
 /** A parsed tool call. `id` and `name` are as the model wrote them, if the format has them and they can be read. */
 export type ToolCall =

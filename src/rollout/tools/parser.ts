@@ -6,8 +6,7 @@
 import { blame, InputError, UserCodeError } from '../../errors.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import { isObject } from '../../tasks/toolSchema.ts';
-import type { CallableTool, CallFormat } from '../constrained/toolGrammar.ts';
-import type { SamplingParams } from '../types.ts';
+import type { CallableTool, CallFormat, SamplingParams } from '../types.ts';
 import { between, checkCall, parseJson, taggedBlocks, type ToolCall, type ToolParser, typedValue } from './call.ts';
 import { parseFunctionGemma, parseGemma4 } from './gemma.ts';
 import { parseGptOss } from './gptOss.ts';

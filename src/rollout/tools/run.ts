@@ -46,7 +46,7 @@ export function fatalFailure(
   return results.find(({ failure }) => failure !== undefined && stops(failure))?.failure;
 }
 
-/** The sample that a call belongs to, and its states of tools. The state of a tool is created at the tool's first call. */
+/** The sample that a call belongs to, with the states of its tools. The state of a tool is created at the tool's first call. */
 interface ToolHost {
   context: SampleContext;
   limits: ToolLimits;

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import task, { bookshop } from './task.mjs';
 
 /**
- * A run's context has more fields, which this environment does not use.
+ * In a run, the context of an environment has further fields, which this environment does not use.
  * @type {any}
  */
 const context = {};

@@ -1,9 +1,6 @@
-/**
- * Converts the JSON schema of a request's `response_format` to the subset from which the grammar is built
- * (rollout/constrained/jsonGrammar.ts).
- */
+/** Converts the JSON schema of a request's `response_format` to the subset from which `constrained` makes a grammar. */
 
-import { MAX_RANGE } from '../../../rollout/constrained/jsonGrammar.ts';
+import { MAX_RANGE } from '../../constrained/index.ts';
 import { type ArgumentSchema, isObject } from '../../../tasks/toolSchema.ts';
 import { refuse } from './apiError.ts';
 

@@ -120,7 +120,10 @@ const parameters = v.pipe(
   }),
 );
 
-/** Converts a list of types to `anyOf`, by which arguments are parsed. With ["string", "null"], for example, "12" stays a string. */
+/**
+ * Converts a list of types to `anyOf`, because the parser of arguments knows no lists of types. With ["string", "null"], "12" stays a
+ * string.
+ */
 function typedSchema({ type, ...rest }: ArgumentSchema): ArgumentSchema {
   if (typeof type === 'string') return { type, ...rest };
   const types: unknown = type;

@@ -27,7 +27,7 @@ interface Kept {
   messages: readonly MessageShape[];
 }
 
-/** The newest replies, by the part that the ids of a reply's items share. Stored only in memory. */
+/** The newest replies, by the end of the reply's id, which is part of the ids of all its items. Stored only in memory. */
 export class KeptResponses {
   readonly #kept = new Map<string, Kept & { size: number }>();
   readonly #most: number;
@@ -209,7 +209,7 @@ const entries = (kept: KeptResponses) => ({
   n: unserved('a response has one reply'),
 });
 
-/** Names in the Responses API, by the name of the parameter in chat completions, if the two differ. */
+/** Parameters that have different names in the two APIs: name in chat completions, and name in the Responses API. */
 const NAMES = {
   messages: 'input',
   max_completion_tokens: 'max_output_tokens',
@@ -275,8 +275,8 @@ const episodeIn = (id: unknown): string | undefined =>
   typeof id === 'string' ? /^(?:resp|msg|fc)_([0-9a-f]{24})-/.exec(id)?.[1] : undefined;
 
 /**
- * Returns the id of the episode from which the last item of an earlier reply in the input comes. Clients send such items back with their
- * ids, so episodes with equal replies can be told apart.
+ * Returns the id of the episode in which the model wrote the last reply among the input's items; undefined if the input has no item of a
+ * reply. Clients send the items of replies back with their ids, so that episodes with equal replies can be told apart.
  */
 function episodeOfItems(input: unknown): string | undefined {
   const items: unknown[] = Array.isArray(input) ? input : [];

@@ -159,7 +159,7 @@ export interface ChatCompletion extends Head {
 
 /** The part of a streamed reply that one chunk adds. */
 export interface ChunkDelta {
-  /** Only in the first chunk. */
+  /** Role of the reply; present only in the first chunk. */
   role?: 'assistant';
   /** Text that this chunk adds to the reply. */
   content?: string | null;

@@ -28,8 +28,9 @@ export type CheckingModel = Required<Pick<ModelEngine, 'drawBounds'>>;
 type TokenBounds = { [K in keyof DrawBounds]: Float32Array };
 
 /**
- * Computes the bounds of all sampled tokens; returns one entry per sample. Samples of the same version are computed together, in batches of
- * at most `maxTokenLen` tokens. If `weightsOf` returns undefined for a version, the bounds of its samples stay NaN.
+ * Computes, for all sampled tokens, their bounds in the cumulative distribution and their log-probs; returns one entry per sample. Samples
+ * of the same version are computed together, in batches of at most `maxTokenLen` tokens. If `weightsOf` returns undefined for a version,
+ * the values of its samples stay NaN.
  */
 export async function drawBounds(
   samples: readonly DrawnSample[],

@@ -47,13 +47,16 @@ export interface DrawCheck {
   tokens: number;
   /** Number of tokens that are not the one that the random key selects on this adapter, but within the tolerance (near tokens). */
   nearTokens: number;
-  /** Number of near tokens whose distance exceeds the tolerance `share`, relative to their own probability mass. */
+  /**
+   * Number of those near tokens (see nearTokens) whose distance, relative to the token's own probability mass, exceeds the tolerance
+   * `share`.
+   */
   looseTokens: number;
   /** Number of tokens that are not the one that the random key selects, beyond the tolerance. */
   wrongDraws: number;
   /** Number of tokens whose log-prob is wrong by more than the tolerance. */
   wrongLogProbs: number;
-  /** Largest distance between a random number and the interval that selects its token, in probability mass. */
+  /** Largest distance, in probability mass, between a token's random number and the interval of random numbers that select this token. */
   drawDistance: number;
   /** Largest difference between a claimed and the computed log-prob, in nats. */
   logProbDistance: number;
@@ -85,16 +88,16 @@ export type Verdict =
 export interface Tolerance {
   /** Largest difference between a claimed and the computed log-prob, in nats. */
   logProb: number;
-  /** Largest distance between a random number and the interval that selects its token, in probability mass. */
+  /** Largest distance, in probability mass, between a token's random number and the interval of random numbers that select this token. */
   draw: number;
   /**
-   * Largest such distance relative to the token's own probability mass. It limits by how much a worker can raise the probability of a
-   * token.
+   * Largest distance as in `draw`, relative to the token's own probability mass. It limits by how much a worker can raise the probability
+   * of a token.
    */
   share: number;
   /**
-   * Share of a sample's tokens that can exceed `share`; at least one token can. Rounding errors are absolute, so honest tokens of tiny
-   * probability exceed `share` now and then.
+   * Share of a sample's tokens whose relative distance can exceed the limit `share`; at least one token can. Rounding errors are absolute,
+   * so honest tokens of tiny probability exceed the limit now and then.
    */
   loose: number;
   /** Share of a sample's tokens that can be near tokens (within `draw`, but not the selected token); at least two tokens can. */

@@ -6,8 +6,8 @@
 import type { TrainConfig } from '../../../grpo/config/types.ts';
 import type { Metrics } from '../../../grpo/metrics.ts';
 import { type PromptGroup, uidOfGroup } from '../../../grpo/pipeline/types.ts';
-import { recordOf, sampleOf } from '../../../grpo/queue/records.ts';
-import { type ExperienceRecord, uidOf } from '../../../grpo/queue/types.ts';
+import { recordOf, sampleOf } from '../../pipelines/index.ts';
+import { type ExperienceRecord, uidOf } from '../../../grpo/pipeline/record.ts';
 import type { Sample } from '../../../grpo/update/batch.ts';
 import type { CheckingModel } from './draws.ts';
 import { SampleVerifier } from './verifier.ts';

@@ -170,8 +170,8 @@ function keyRows(ranges: Uint32Array, n: number): number[] {
 }
 
 /**
- * Grouped-query attention with scale 1 / sqrt(D). q [N, H * D], k and v [M, K * D] (M = N in training), ranges [N, 4] -> out [N, H * D],
- * lse [N, H] (natural logarithm of the sum of exp(score)). Every row must attend to at least one key.
+ * Grouped-query attention with scale 1 / sqrt(D). q [N, H * D], k and v [M, K * D] (M = N in training), ranges [N, 4] (see
+ * keyRows) -> out [N, H * D], lse [N, H] (natural logarithm of the sum of exp(score)). Every row must attend to at least one key.
  */
 export function attention(
   q: F64,
@@ -250,8 +250,9 @@ export interface HeadEntries {
 }
 
 /**
- * Log-probs and entropies (natural logarithms) of softmax(x weight^T / temperature). x [R, C], weight [V, C]. -> logProbs [E], entropy [E]
- * (of each token's row), rowEntropy [R], lse [R] (log-sum-exp of the logits after division by the temperature).
+ * Log-probs and entropies (natural logarithms) of softmax(x weight^T / temperature) for E target tokens, each at a row of x.
+ * x [R, C], weight [V, C]. -> logProbs [E], entropy [E] (of each target's row), rowEntropy [R], lse [R] (log-sum-exp of the logits after
+ * division by the temperature).
  */
 export function head(x: F64, weight: F64, C: number, entries: HeadEntries, temperature: number) {
   const V = weight.length / C;

@@ -33,7 +33,7 @@ export const algorithm = part({
     note: 'TRL: grpo, or gdpo by normalize_then_sum',
   }),
   normAdvByStdInGrpo: flag(undefined, {
-    why: "Divide by the group's std; false = Dr. GRPO. Equals scaleRewards group | none.",
+    why: "Divide advantages by the group's std; false = Dr. GRPO. Equals scaleRewards group | none.",
     verl: '=',
   }),
   scaleRewards: choice(undefined, ['group', 'batch', 'none'], {

@@ -1,7 +1,7 @@
 /** Config part `data`: the task of a run, and the part of its data that a step uses. */
 
 import * as v from 'valibot';
-import { SHIPPED_TOOLS } from '../../../tasks/shippedTools.ts';
+import { SHIPPED_TOOLS } from '../../../tasks/tool.ts';
 import {
   choice,
   count,
@@ -82,11 +82,11 @@ export const data = part({
     note: 'TRL had it earlier',
   }),
   filterOverlongPrompts: flag(false, {
-    why: 'Skip problems with longer prompts, in training and evaluation. The run reports their number.',
+    why: 'Skip problems with prompts longer than maxPromptLength, in training and evaluation. The run reports their number.',
     verl: '=',
   }),
   truncation: choice('error', ['error', 'left', 'right', 'middle'], {
-    why: 'Part of a longer prompt that is removed, in tokens of the rendered prompt. left = its start, right = its end (including the assistant header), middle = the part between the two halves.',
+    why: 'Part of a prompt longer than maxPromptLength that is removed, in tokens of the rendered prompt. left = its start, right = its end (including the assistant header), middle = the part between the two halves.',
     verl: '=',
   }),
   chatTemplateKwargs: options({

@@ -1,11 +1,30 @@
-/**
- * Config part `reward`: weights of the task's named rewards, and models that also score samples; see modelRewards.ts.
- */
+/** Config part `reward`: weights of the task's named rewards, and models that also score samples. */
 
 import * as v from 'valibot';
 import { JUDGE_PROMPT } from '../../../tasks/rewards/judgePrompt.ts';
-import type { RubricInput } from '../../../tasks/rewards/rubric/parse.ts';
 import { count, namedNumbers, number, optionalPathOr, text, part, positive, ANY } from '../keys.ts';
+
+/** A rubric as a user writes it. */
+export interface RubricInput {
+  /** Default: `RUBRIC_PROMPT`. */
+  prompt?: string | undefined;
+  /** Criteria, at least one. */
+  criteria: readonly CriterionInput[];
+}
+
+/** A criterion as a user writes it. */
+export interface CriterionInput {
+  /** Name of the criterion, also in its metric `reward/<name>/mean`. */
+  name: string;
+  /** Weight of the criterion's score in the reward. Default: 1. */
+  weight?: number | undefined;
+  /** Question about the sample that the judge answers. */
+  description: string;
+  /** Possible replies with their scores, or a scale of integers: '1..5' scores 0, 0.25, ..., 1. Default: { yes: 1, no: 0 }. */
+  choices?: string | Readonly<Record<string, number>> | undefined;
+  /** Limits the criterion to samples of problems that have this `dataSource`, or one of these. */
+  when?: { dataSource: string | readonly string[] } | undefined;
+}
 
 export const reward = part({
   overlongBuffer: v.optional(
@@ -64,7 +83,7 @@ export const reward = part({
       maxPromptLength: count(
         512,
         'tokens',
-        'Longest judge prompt; for a rubric, including its longest reply. A sample with a longer one is not judged.',
+        "Longest judge prompt; for a rubric, prompt plus a criterion's longest reply. A sample with a longer one is not judged.",
       ),
       maxNewTokens: count(16, 'tokens', "Maximum number of tokens of the judge's reply, which is greedy."),
       maxNumSeqs: count(

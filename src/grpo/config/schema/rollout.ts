@@ -61,7 +61,7 @@ const multiTurn = part({
   }),
   constrainToolCalls: flag(
     false,
-    'Inside a tool call, sample only tokens that fit the schemas. Costs a read-back per token, or a draft pass.',
+    'Inside a tool call, sample only tokens that fit the schemas. Costs a read-back per token; fewer with speculative decoding.',
   ),
   toolSchemasInPrompt: flagOrAuto(
     "The template writes the tools' schemas into the prompt. auto = if the template reads `tools`, except for the template of the shipped checkpoints, which were trained without schemas.",
@@ -103,19 +103,25 @@ const speculative = part({
   maxDraftTokens: count(
     8,
     'tokens',
-    'Maximum number of tokens guessed at a time for a sequence. The number adapts to how many guesses are right.',
+    'Maximum number of draft tokens (guesses) of a sequence per pass. The actual number adapts to how many are accepted.',
   ),
   minNgram: count(
     3,
     'tokens',
-    'Number of last tokens that must have occurred before, in the prompt, the sample itself or another sample of the prompt.',
+    'A guess needs this many last tokens to have occurred before, in the prompt, the sample itself or another sample of the prompt.',
   ),
-  history: count(8, 'samples', { why: 'Finished samples stored for each prompt, over steps.', min: 0 }),
-  adapt: flag(true, 'Guess only while a token takes less time with guesses than without. Does not change any token.'),
+  history: count(8, 'samples', {
+    why: 'Finished samples of each prompt, from all steps, that guesses can be taken from.',
+    min: 0,
+  }),
+  adapt: flag(
+    true,
+    'Use speculative decoding only while a token takes less time with it than without. Does not change any token.',
+  ),
   verifyRows: count(
     undefined,
     'rows',
-    'Maximum number of rows of logits that a pass checks. Default: maxNumSeqs, which needs no additional memory.',
+    'Maximum number of rows of logits in a pass with speculative decoding. Default: maxNumSeqs, which needs no additional memory.',
   ),
 });
 

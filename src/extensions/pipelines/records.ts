@@ -1,0 +1,124 @@
+/**
+ * Converts samples to records of the experience queue and back. Per-token arrays are separate columns (the sample's own
+ * arrays); the other fields are one JSON text. The problem is not included, because the code that started the group has
+ * it.
+ */
+
+import * as v from 'valibot';
+import { UserCodeError } from '../../errors.ts';
+import { findFault, RESPONSE_FIELDS, SAMPLE_REQUIRED, type SampleArrays } from '../../rollout/tokenLog.ts';
+import { STOP_REASONS } from '../../rollout/types.ts';
+import type { Problem } from '../../tasks/task.ts';
+import type { SampleEvent } from '../../rollout/agent/events.ts';
+import { withMissing } from './sampleCodec.ts';
+import type { Sample } from '../../grpo/update/batch.ts';
+import type { Column, ExperienceRecord, Tags } from '../../grpo/pipeline/record.ts';
+
+const FIELDS = ['promptIds', ...RESPONSE_FIELDS] as const;
+/** Columns whose name differs from the sample's field. */
+const COLUMNS: Record<string, string> = { promptIds: 'prompt', responseIds: 'response', weightVersions: 'versions' };
+const columnOf = (field: string): string => COLUMNS[field] ?? field;
+
+/** Group of a sample, and the worker that generated it. */
+export interface RecordOrigin {
+  /** Id of the prompt group. */
+  uid: string;
+  /** Index of the sample in its group. */
+  sample: number;
+  /** Worker that generated the sample; 'local' = this device. */
+  worker: string;
+}
+
+/** Returns the oldest and the newest weight version of a sample's tokens; 0 if no token has a version. */
+export function versionsOf({ mask, weightVersions }: Sample['trajectory']): { oldest: number; newest: number } {
+  let [oldest, newest] = [Infinity, 0];
+  weightVersions?.forEach((version, t) => {
+    if (mask[t] === 0) return;
+    oldest = Math.min(oldest, version);
+    newest = Math.max(newest, version);
+  });
+  return { oldest: oldest === Infinity ? newest : oldest, newest };
+}
+
+/**
+ * Returns a queue record for a scored sample; the two share their arrays. Tags: status = 'scored'; version and newest =
+ * the oldest and newest weight versions that sampled its tokens; worker; and the tags in `more`.
+ */
+export function recordOf(sample: Sample, { uid, sample: s, worker }: RecordOrigin, more: Tags = {}): ExperienceRecord {
+  const { trajectory, reward, messages, prompt, toolRewards, fault, events } = sample;
+  const { oldest, newest } = versionsOf(trajectory);
+  const { stopReason, numTurns, numToolCalls, numToolErrors } = trajectory;
+  const columns: Record<string, Column> = {};
+  for (const field of FIELDS) {
+    const values = trajectory[field];
+    if (values) columns[columnOf(field)] = values;
+  }
+  if (!Number.isNaN(reward.score)) columns['reward'] = reward.score;
+  columns['sample'] = JSON.stringify({
+    ...{ reward, messages, stopReason, numTurns, numToolCalls, numToolErrors },
+    ...(prompt && { prompt }),
+    ...(toolRewards && { toolRewards }),
+    ...(fault && { fault: { kind: fault.kind, message: fault.message } }),
+    ...(events && { events }),
+  });
+  return { key: `${uid}_${s}`, columns, tags: { status: 'scored', version: oldest, newest, worker, ...more } };
+}
+
+/**
+ * Returns the sample of a record; it shares the record's arrays. Throws RangeError with the invalid column for a record
+ * that `recordOf` did not create: it may be from another machine.
+ * @param origin problem of the group, and the number that its samples share
+ */
+export function sampleOf(
+  { key, columns }: ExperienceRecord,
+  { problem, group }: { problem: Problem; group: number },
+): Sample {
+  const fail = (column: string, what: string): never => {
+    throw new RangeError(`Column "${column}" of the record "${key}" ${what}.`);
+  };
+  const arrays: Record<string, Column> = {};
+  for (const field of FIELDS) {
+    const column = columns[columnOf(field)];
+    if (column !== undefined) arrays[field] = column;
+  }
+  const wrong = findFault(arrays, SAMPLE_REQUIRED);
+  if (wrong) return fail(columnOf(wrong[0]), wrong[1]);
+  const parsed = v.safeParse(SAMPLE, columns['sample']);
+  if (!parsed.success) {
+    const [{ path = [], message }] = parsed.issues;
+    return fail('sample', `cannot be read: ${[...path.map(({ key: at }) => String(at)), message].join(': ')}`);
+  }
+  const { reward, messages, prompt, toolRewards, fault, events, ...counts } = parsed.output;
+  return {
+    problem,
+    group,
+    trajectory: { ...(arrays as unknown as SampleArrays), ...counts },
+    messages: messages,
+    reward: withMissing(reward as unknown as Sample['reward']),
+    ...(prompt && { prompt: prompt }),
+    ...(toolRewards && { toolRewards }),
+    ...(fault && { fault: new UserCodeError(fault.kind, fault.message) }),
+    ...(events && { events: events as SampleEvent[] }),
+  };
+}
+
+const whole = v.pipe(v.number(), v.integer(), v.minValue(0));
+const messages = v.array(v.object({ role: v.picklist(['system', 'user', 'assistant', 'tool']), content: v.string() }));
+const SAMPLE = v.pipe(
+  v.string(),
+  v.parseJson(undefined, 'it is not JSON'),
+  v.object({
+    reward: v.looseObject({ score: v.nullable(v.number()), acc: v.nullable(v.number()) }),
+    messages,
+    prompt: v.exactOptional(messages),
+    stopReason: v.picklist(STOP_REASONS),
+    numTurns: whole,
+    numToolCalls: whole,
+    numToolErrors: whole,
+    toolRewards: v.exactOptional(v.record(v.string(), v.number())),
+    fault: v.exactOptional(v.object({ kind: v.string(), message: v.string() })),
+    events: v.exactOptional(
+      v.array(v.looseObject({ kind: v.string(), turn: v.number(), start: v.number(), end: v.number() })),
+    ),
+  }),
+);

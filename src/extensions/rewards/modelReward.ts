@@ -1,0 +1,116 @@
+/**
+ * Rewards by models, and their combination with rule-based rewards. A discriminative model scores a conversation through a transformers.js
+ * pipeline. A generative judge can be any function that completes a prompt.
+ */
+
+import { InputError } from '../../errors.ts';
+import { fillJudgePrompt, JUDGE_PROMPT, question } from '../../tasks/rewards/judgePrompt.ts';
+import type { Reward, ScoredSample, Task } from '../../tasks/task.ts';
+import type { Classifier, Completion } from './transformersModels.ts';
+
+export type { Classifier, Completion } from './transformersModels.ts';
+
+type RewardFunction = Task['reward'];
+
+/** Returns the score of a sample; NaN if the scorer has none. */
+export type Scorer = (sample: ScoredSample) => number | Promise<number>;
+
+interface DiscriminativeOptions {
+  /** Folder or name of an ONNX model. */
+  model: string;
+  /** Label whose probability is the score. Default: the most likely one. */
+  label?: string;
+  /** Opens the classifier. Default: with transformers.js. */
+  load?: (model: string) => Promise<Classifier>;
+}
+
+/**
+ * Returns a scorer: the score is the probability of a label, from a model that reads the question and the last answer. The model is loaded
+ * at the first sample.
+ */
+export function discriminativeScorer({ model, label, load = loadClassifier }: DiscriminativeOptions): Scorer {
+  let classifier: Promise<Classifier> | undefined;
+  return async (sample) => {
+    const classify = await (classifier ??= load(model));
+    const scores = await classify(questionAndAnswer(sample), { top_k: 1000 });
+    const found = label === undefined ? scores[0] : scores.find((score) => score.label === label);
+    if (found) return found.score;
+    throw new InputError(
+      `The reward model ${model} has no label "${label}". It has ${scores.map((score) => score.label).join(', ')}.`,
+    );
+  };
+}
+
+/** Returns a function for greedy replies of a transformers.js chat model, which is loaded at the first prompt. */
+export function generatorCompletion(
+  model: string,
+  limits: { maxPromptLength: number; maxNewTokens: number },
+): Completion {
+  let reply: Promise<Completion> | undefined;
+  return async (prompt) => {
+    reply ??= import('./transformersModels.ts').then(({ openGenerator }) => openGenerator(model, limits));
+    return (await reply)(prompt);
+  };
+}
+
+/** Imports the code that uses transformers.js. Only runs with a reward model or judge on transformers.js load it. */
+async function loadClassifier(model: string): Promise<Classifier> {
+  return (await import('./transformersModels.ts')).openClassifier(model);
+}
+
+interface JudgeOptions {
+  /**
+   * Completes a prompt greedily with the judge's own engine and tokenizer. Returns undefined if it cannot; the sample then has no score.
+   */
+  complete: Completion;
+  /** Returns the prompt for the judge. It must ask for a number from 0 to `max`. */
+  prompt?: (sample: ScoredSample) => string;
+  max?: number;
+}
+
+/**
+ * Scores by the first number in the judge's answer, divided by `max`. The score is 0 if that number is missing or out of range, and NaN
+ * without an answer.
+ */
+export function judgeScorer({ complete, prompt = judgePrompt, max = 10 }: JudgeOptions): Scorer {
+  return async (sample) => {
+    const answer = await complete(prompt(sample));
+    if (answer === undefined) return NaN;
+    const number = /-?\d+(\.\d+)?/.exec(answer)?.[0];
+    const value = Number(number);
+    return number !== undefined && value >= 0 && value <= max ? value / max : 0;
+  };
+}
+
+/**
+ * Returns the rule's reward plus weight x score of every scorer. The outcome and the named numbers are those of the rule. Each score is
+ * reported under the name of its scorer. Scorers run concurrently. If a scorer returns NaN for a sample, it is skipped in the sample's sum.
+ * Throws if a score is infinite.
+ */
+export function addScores(
+  rule: RewardFunction,
+  scorers: Record<string, { weight: number; score: Scorer }>,
+  ruleWeight = 1,
+): RewardFunction {
+  return async (sample): Promise<Reward> => {
+    const [base, ...values] = await Promise.all([
+      rule(sample),
+      ...Object.entries(scorers).map(async ([name, { score }]) => finite(name, await score(sample))),
+    ]);
+    const names = Object.keys(scorers);
+    const added = names.reduce(
+      (sum, name, i) => sum + (Number.isNaN(values[i]) ? 0 : scorers[name].weight * values[i]),
+      0,
+    );
+    const extra = { ...base.extra, ...Object.fromEntries(names.map((name, i) => [name, values[i]])) };
+    return { ...base, score: ruleWeight * base.score + added, extra };
+  };
+}
+
+function finite(name: string, value: number): number {
+  if (Number.isFinite(value) || Number.isNaN(value)) return value;
+  throw new RangeError(`The scorer "${name}" gave ${value}; allowed: a finite number, or NaN for none.`);
+}
+
+const questionAndAnswer = (sample: ScoredSample) => `${question(sample)}\n${sample.response}`;
+const judgePrompt = (sample: ScoredSample) => fillJudgePrompt(JUDGE_PROMPT, sample);
