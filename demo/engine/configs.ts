@@ -5,7 +5,7 @@
 
 import { InputError, whyUnreachable } from '../../src/errors.ts';
 
-/** A file of the page is no longer on its server, or the server does not answer. `state/missingParts.ts` says what to do. */
+/** The server has lost a file of the page, or does not answer. `state/missingParts.ts` says what to do. */
 export class MissingPartError extends Error {
   override name = 'MissingPartError';
 }
