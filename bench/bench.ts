@@ -4,7 +4,7 @@ import type { Gpu } from '../src/gpu/device.ts';
 import type { PeerName, PeerResults } from './peers/types.ts';
 import type { Report } from './report.ts';
 import type { StepInputs } from './step.ts';
-import type { Effort } from './timing.ts';
+import type { Effort } from '../src/extensions/limits/index.ts';
 
 /** Services that the benchmark gets from its host: Node, or a page. */
 export interface Host {

@@ -6,7 +6,7 @@ import { matmulNn, matmulTn } from '../src/gpu/ops/matmul.ts';
 import type { PackedBatch } from '../src/model/engine.ts';
 import { HEADLINE, packOne, plainBatch, sampleOf, tokenIds } from './models.ts';
 import type { AttentionResult, MatmulResult } from './report.ts';
-import { type Effort, secondsOf } from './timing.ts';
+import { type Effort, secondsOf } from '../src/extensions/limits/index.ts';
 
 type Shape = Pick<MatmulResult, 'op' | 'm' | 'n' | 'k'>;
 

@@ -6,7 +6,7 @@
 import type { Gpu } from '../src/gpu/device.ts';
 import { defineKernel } from '../src/gpu/kernel.ts';
 import type { Report } from './report.ts';
-import { type Effort, secondsOf } from './timing.ts';
+import { type Effort, secondsOf } from '../src/extensions/limits/index.ts';
 
 const [FEW, MANY] = [16, 48];
 const ROUNDS = 4096;

@@ -11,7 +11,7 @@ import { benchAllDecode, benchPrefill } from './decode.ts';
 import { attentionBatches, benchAttention, benchMatmul, matmulShapes } from './kernels.ts';
 import { benchLarge } from './large.ts';
 import { benchMicro } from './micro.ts';
-import { copyGbPerS, dispatchCost, mapMs, peakGflops, peakGflopsF16 } from './peaks.ts';
+import { copyGbPerS, dispatchCost, mapMs, peakGflops, peakGflopsF16 } from '../src/extensions/limits/index.ts';
 import { benchPeers } from './peers.ts';
 import { benchPipelines, benchQueue } from './pipelines.ts';
 import { benchQuantized } from './quantized.ts';

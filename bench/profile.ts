@@ -1,7 +1,7 @@
 /** Measures which kernels a step spends its time in: records its dispatches, then runs each kind of kernel again on its own. */
 
 import type { Gpu } from '../src/gpu/device.ts';
-import { type Effort, secondsOf } from './timing.ts';
+import { type Effort, secondsOf } from '../src/extensions/limits/index.ts';
 
 type Dispatch = Gpu['dispatch'];
 

@@ -11,7 +11,7 @@ import { unpack } from '../src/gpu/ops/unpack.ts';
 import { PACKED_FORMATS, packedBytes } from '../src/gpu/packedFormat.ts';
 import { noise } from './kernels.ts';
 import type { Report } from './report.ts';
-import { secondsOf } from './timing.ts';
+import { secondsOf } from '../src/extensions/limits/index.ts';
 
 const ROWS = [1, 4, 16, 64, 256];
 /** Shapes of weights: gate and up projection of SmolLM2-135M, and a part of its output head. */

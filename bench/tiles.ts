@@ -5,7 +5,7 @@ import type { Gpu } from '../src/gpu/device.ts';
 import { chooseMatmul, matmulNn, runsOn } from '../src/gpu/ops/matmul.ts';
 import { noise } from './kernels.ts';
 import type { Report } from './report.ts';
-import { secondsOf } from './timing.ts';
+import { secondsOf } from '../src/extensions/limits/index.ts';
 
 const ROWS = [1, 4, 8, 16, 32, 64, 256, 1024];
 const [N, K] = [384, 128];

@@ -19,7 +19,8 @@ import {
 } from './models.ts';
 import { kernelTimes, outsideProducts } from './profile.ts';
 import type { Rate, Report, TrainResult } from './report.ts';
-import { bestSeconds, type Effort } from './timing.ts';
+import type { Effort } from '../src/extensions/limits/index.ts';
+import { bestSeconds } from './timing.ts';
 
 /** Runs forward, backward and AdamW. Reads back log-probs and gradient norm, as training does. */
 export async function trainStep(engine: ModelEngine, batch: PackedBatch): Promise<void> {

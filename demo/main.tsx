@@ -8,6 +8,7 @@ import { byId, el } from '../src/ui/dom.ts';
 import { findAdapter } from './engine/adapter.ts';
 import { followSettings } from './actions/addressBar.ts';
 import { fail, open, openForm, start } from './actions/controller.ts';
+import { watchParts } from './state/missingParts.ts';
 import { adapter } from './state/notices.ts';
 import { closeDrawer, drawer, inDrawer } from './state/drawer.ts';
 import { history } from './state/page.ts';
@@ -148,6 +149,7 @@ async function openRoom(asked: AskedRoom): Promise<void> {
   adapter.value = await findAdapter();
 }
 
+watchParts();
 const asked = takeRoom();
 narrowConnections(asked);
 show(<Adapter />, 'adapter-place');

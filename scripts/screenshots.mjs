@@ -2,13 +2,18 @@
  * `node scripts/screenshots.mjs [NAME...]` writes pictures of the page's states to docs/images, as page-NAME.png, and README's demo.png.
  * Starts Vite's server, opens the page in a headless Chromium and acts like a visitor. All pictures together take minutes on a CPU. A state
  * whose view is missing in the page is reported and skipped.
+ *
+ * `node scripts/screenshots.mjs --all FOLDER [WORD...]` writes every state of test/e2e/states.spec.ts into a folder, at three sizes, light and
+ * dark, with the scripted engine.
  */
 
 /* global document, Navigator */
 
-import { join } from 'node:path';
+import { mkdirSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { webGpuLaunchOptions } from '../src/cli/chromium.mjs';
+import { runNode } from './lib/runNode.mjs';
 import { exitOnSetupError, messageOf, SetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
@@ -221,13 +226,29 @@ async function takeAll(names) {
   }
 }
 
+/**
+ * @param {string} folder
+ * @param {string[]} words of the names of states
+ */
+function takeEveryState(folder, words) {
+  mkdirSync(folder, { recursive: true });
+  const named = words.length > 0 ? ['-g', words.join('|')] : [];
+  const args = ['test', '--project=scripted', '--reporter=line', 'states', ...named];
+  const env = { PICTURES: resolve(folder) };
+  return runNode(join(ROOT, 'node_modules/@playwright/test/cli.js'), args, { cwd: ROOT, env });
+}
+
 try {
   Object.assign(process.env, setup({ browser: true }));
-  const { positionals } = parseArgs({ allowPositionals: true });
+  const { positionals, values } = parseArgs({ allowPositionals: true, options: { all: { type: 'string' } } });
   const unknown = positionals.find((name) => !(name in STATES));
-  if (unknown !== undefined)
-    throw new SetupError(`There is no state "${unknown}". There are ${Object.keys(STATES).join(', ')}.`);
-  await takeAll(positionals.length > 0 ? positionals : Object.keys(STATES));
+  if (values.all !== undefined) {
+    process.exitCode = await takeEveryState(values.all, positionals);
+  } else {
+    if (unknown !== undefined)
+      throw new SetupError(`There is no state "${unknown}". There are ${Object.keys(STATES).join(', ')}.`);
+    await takeAll(positionals.length > 0 ? positionals : Object.keys(STATES));
+  }
 } catch (error) {
   exitOnSetupError(error);
 }

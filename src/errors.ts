@@ -121,6 +121,25 @@ function textOf(thrown: unknown): string {
   return text.startsWith('[object ') ? JSON.stringify(thrown).slice(0, 200) : text;
 }
 
+/** True in a page and in its workers, where the browser decides which servers can be read. */
+export const isInPage = (): boolean => 'document' in globalThis || 'WorkerGlobalScope' in globalThis;
+
+/**
+ * Returns why `fetch` of a URL failed, as the rest of a sentence about the URL. A browser reports one error for every reason, so a page
+ * requests the URL again without reading the answer: a server that answers then does not allow other sites to read it.
+ */
+export async function whyUnreachable(url: string, error: unknown): Promise<string> {
+  const { cause = error } = error as { cause?: unknown };
+  if (!isInPage()) return `cannot be reached (${(cause as { code?: string }).code ?? describe(cause)})`;
+  if (!navigator.onLine) return 'cannot be reached, because this browser is offline';
+  const request = { mode: 'no-cors', credentials: 'omit', signal: AbortSignal.timeout(10_000) } as const;
+  const answers = await fetch(url, request).then(
+    () => true,
+    () => false,
+  );
+  return answers ? 'does not allow other sites to read it (CORS)' : 'does not answer';
+}
+
 /** Returns a value as text for an error message: the start of its JSON, or its type if it has no JSON. Never throws. */
 export function shownValue(value: unknown): string {
   if (typeof value === 'number' || value === undefined) return String(value);

@@ -24,6 +24,7 @@ import {
   task,
   waiting,
 } from '../state/ask.ts';
+import { noteMissing } from '../state/missingParts.ts';
 import { session, weightsStep } from '../state/page.ts';
 import { form, formIsReady } from '../state/settings/settings.ts';
 
@@ -139,6 +140,7 @@ async function begin(work: (signal: AbortSignal) => Promise<void>): Promise<bool
     return true;
   } catch (error) {
     refusal.value = describe(error);
+    noteMissing(error);
     if (isEngineLost(error)) close();
     return false;
   } finally {

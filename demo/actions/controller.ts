@@ -371,6 +371,20 @@ export function stop(): void {
   progress({ progress: 'stopping' });
 }
 
+/** Reloads the page. An active run pauses first, which saves it. */
+export async function reloadPage(): Promise<void> {
+  if (state.value === 'running') pauseOrResume();
+  await new Promise<void>((settled) => {
+    const unsubscribe = state.subscribe((now) => {
+      if (now === 'pausing' || now === 'stopping') return;
+      settled();
+      queueMicrotask(() => unsubscribe());
+    });
+  });
+  await run.value?.training.written;
+  location.reload();
+}
+
 /** Saves the shown history as metrics.jsonl. */
 export function saveMetrics(): void {
   const lines = history.value.map((metrics) => `${JSON.stringify(metrics)}\n`);

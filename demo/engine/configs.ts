@@ -3,7 +3,12 @@
  * models the page loads later.
  */
 
-import { InputError } from '../../src/errors.ts';
+import { InputError, whyUnreachable } from '../../src/errors.ts';
+
+/** The server has lost a file of the page, or does not answer. `state/missingParts.ts` says what to do. */
+export class MissingPartError extends Error {
+  override name = 'MissingPartError';
+}
 
 /** Maps paths in the repository to URLs. Vite inserts them and copies the files into a build. */
 const CONFIGS = import.meta.glob<string>('../../configs/*.yaml', {
@@ -27,15 +32,22 @@ export const isShipped = (path: string): boolean =>
 export async function fetchConfig(name: string): Promise<string> {
   const url = CONFIGS[`../../configs/${name}.yaml`];
   if (!url) throw new InputError(`The page has no configs/${name}.yaml. Choose one of the page's recipes.`);
-  return new TextDecoder().decode(await fetchBytes(url, name));
+  return new TextDecoder().decode(await fetchBytes(url, name, true));
 }
 
-/** Returns the bytes at a URL. Throws InputError that names the file. */
-export async function fetchBytes(url: string, name: string): Promise<Uint8Array<ArrayBuffer>> {
-  const response = await fetch(url);
+/**
+ * Returns the bytes at a URL. Throws InputError that names the file.
+ * @param isPart true if the file is shipped with the page; then MissingPartError is thrown if it is missing
+ */
+export async function fetchBytes(url: string, name: string, isPart = false): Promise<Uint8Array<ArrayBuffer>> {
+  const refused = `${name} could not be loaded`;
+  const response = await fetch(url).catch(async (error: unknown) => {
+    if (isPart) throw new MissingPartError(`${refused}. Reload the page.`);
+    const why = await whyUnreachable(new URL(url, location.href).href, error);
+    throw new InputError(`${refused}: its server ${why}. Check the address.`);
+  });
+  if (response.status === 404 && isPart) throw new MissingPartError(`${refused}. Reload the page.`);
   if (!response.ok)
-    throw new InputError(
-      `${name} could not be loaded: the server answered ${response.status}. Check the address and reload the page.`,
-    );
+    throw new InputError(`${refused}: the server answered ${response.status}. Check the address and reload the page.`);
   return new Uint8Array(await response.arrayBuffer());
 }

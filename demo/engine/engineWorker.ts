@@ -1,6 +1,7 @@
 /** Starts an engine worker and reports when it fails, also after its start. */
 
 import { WorkerDiedError } from '../../src/workers/remoteEngine.ts';
+import { MissingPartError } from './configs.ts';
 
 interface EngineWorker {
   worker: Worker;
@@ -14,7 +15,7 @@ export function startEngineWorker(): EngineWorker {
   const died = new Promise<never>((_, reject) => {
     // The event of a script that does not load has no message.
     worker.addEventListener('error', ({ message }) =>
-      reject(new WorkerDiedError(message ? `${message}.` : NOT_LOADED)),
+      reject(message ? new WorkerDiedError(`${message}.`) : new MissingPartError(NOT_LOADED)),
     );
     worker.addEventListener('messageerror', () =>
       reject(new WorkerDiedError('The engine sent a message that could not be decoded.')),
@@ -24,4 +25,4 @@ export function startEngineWorker(): EngineWorker {
   return { worker, died };
 }
 
-const NOT_LOADED = "The engine's script could not be loaded. Check the connection and reload the page.";
+const NOT_LOADED = "The engine's script could not be loaded. Reload the page.";

@@ -22,7 +22,7 @@ export interface LoadedModel<Weights> extends Omit<ModelCheckpoint, 'weights'> {
 export async function fetchShipped(path: string): Promise<LoadedModel<TensorMap>> {
   const checkpoint = await loadCheckpoint(async (name) => {
     const url = CHECKPOINTS[`../../${path}/${name}`];
-    return url ? fetchBytes(url, `${path}/${name}`) : undefined;
+    return url ? fetchBytes(url, `${path}/${name}`, true) : undefined;
   });
   return withTokenizer(path, checkpoint);
 }

@@ -2,6 +2,7 @@
 
 import { signal } from '@preact/signals';
 import { type FoundAdapter, NoGpuError } from '../engine/adapter.ts';
+import { noteMissing } from './missingParts.ts';
 
 export interface Message {
   kind: 'info' | 'error';
@@ -24,17 +25,22 @@ export const inform = (text: string): void => void (message.value = { kind: 'inf
 /** Shows an error to the visitor. An error from the engine's worker has the name of its class, which selects the words. */
 export function complain(error: unknown): void {
   if (error instanceof NoGpuError) adapter.value = null;
+  if (noteMissing(error)) return;
   message.value = { kind: 'error', ...explained(error) };
 }
 
-function explained(error: unknown): { title: string; text: string } {
+function explained(error: unknown): { title?: string; text: string } {
   const { name, message } = error instanceof Error ? error : new Error(String(error));
   if (error instanceof NoGpuError) return { title: 'This browser cannot train.', text: message };
-  if (name === 'InputError' || name === 'RangeError') return { title: 'This cannot run.', text: message };
+  if (name === 'InputError' || name === 'RangeError') return { text: message }; // it says what was found, and what to do
   if (name === 'NoAdapterError') return { title: 'No GPU found.', text: message };
   if (name === 'OutOfMemoryError') return { title: 'Not enough GPU memory.', text: message };
   if (name === 'DeviceLostError' || /device (was |is )?lost/i.test(message))
     return { title: 'The GPU was lost.', text: 'It failed repeatedly. Restart the browser and try again.' };
-  if (name === 'WorkerDiedError') return { title: 'The engine stopped.', text: message };
-  return { title: 'Something went wrong.', text: message };
+  if (name === 'WorkerDiedError')
+    return { title: 'The engine stopped.', text: `${message} Start again. If it stops again, reload the page.` };
+  return {
+    title: 'Something went wrong.',
+    text: `${message.replace(/[.!]?$/, '.')} Reload the page and try again. Saved runs are kept.`,
+  };
 }

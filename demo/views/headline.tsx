@@ -15,8 +15,8 @@ export function Headline() {
         {numbers.length === 0 ? '\u2013' : numbers.map((value) => value.toFixed(2)).join(' \u2192 ')}
       </p>
       <p class="headline-of">
-        {caption}
-        <span>{now}</span>
+        <span>{caption}</span>
+        <span class="now">{now}</span>
       </p>
     </>
   );

@@ -1,8 +1,11 @@
 /** The notices, and the adapter's name in the header. */
 
+import { reloadPage } from '../actions/controller.ts';
 import { restoreRules } from '../actions/rules.ts';
+import { missing } from '../state/missingParts.ts';
 import { adapter, complain, message, notSaved } from '../state/notices.ts';
 import { otherTabs } from '../state/otherTabs.ts';
+import { history, shownRun } from '../state/page.ts';
 import { asked, record } from '../state/rules.ts';
 import { active, offer } from '../state/stage.ts';
 import type { RuleKind } from '../../src/extensions/modules/index.ts';
@@ -12,8 +15,22 @@ import { RULE_KINDS } from '../storage/runChanges.ts';
 export function Notices() {
   const [news, unsaved, offered] = [message.value, notSaved.value, offer.value];
   const kinds = RULE_KINDS.filter((kind) => asked.value[kind]);
+  const isMissing = missing.value;
   return (
     <>
+      {isMissing && (
+        <div class="notice error missing">
+          <span>
+            <b>{`${isMissing.title} `}</b>
+            {`${isMissing.text} ${whatIsKept()}`.trim()}
+          </span>
+          <span class="choices">
+            <button type="button" onClick={() => void reloadPage()}>
+              Reload
+            </button>
+          </span>
+        </div>
+      )}
       {news && (
         <div class={`notice ${news.kind === 'error' ? 'error' : ''}`}>
           {news.title && <b>{news.title} </b>}
@@ -59,6 +76,13 @@ export function Notices() {
       )}
     </>
   );
+}
+
+/** Says what a reload does to the run on the screen. */
+function whatIsKept(): string {
+  if (active.value && notSaved.value !== undefined) return 'A reload ends the run, which is not saved.';
+  if (active.value) return 'The run is saved first, and can be resumed afterwards.';
+  return history.value.length > 0 && shownRun.value !== undefined ? 'The run is saved.' : '';
 }
 
 /** Says which rule is replaced, and since which step. */

@@ -1,6 +1,6 @@
 /** A device without a GPU. The constructors of an engine can allocate on it, and it counts the bytes that a real device would need. */
 
-import { Gpu } from './device.ts';
+import { type AdapterSummary, Gpu } from './device.ts';
 import type { View } from './view.ts';
 
 const NO_ADAPTER = {
@@ -31,13 +31,12 @@ class CountingDevice {
 export class PlannedGpu extends Gpu {
   #labels = new Map<string, number>();
 
-  /** @param maxArenaBytes largest buffer of weights; default: unlimited */
-  constructor(maxArenaBytes?: number) {
-    super(
-      new CountingDevice() as unknown as GPUDevice,
-      NO_ADAPTER,
-      maxArenaBytes === undefined ? {} : { maxArenaBytes },
-    );
+  /**
+   * @param maxArenaBytes largest buffer of weights; default: unlimited
+   * @param adapter the adapter whose kernels are chosen
+   */
+  constructor(maxArenaBytes?: number, adapter: AdapterSummary = NO_ADAPTER) {
+    super(new CountingDevice() as unknown as GPUDevice, adapter, maxArenaBytes === undefined ? {} : { maxArenaBytes });
   }
 
   override buffer(label: string, data: number | Float32Array | Uint32Array): View {

@@ -162,7 +162,13 @@ function readBackBytes(sizes: Sizes, model: LlamaModel, decoder: Decoder | undef
   return largest * (hasCopy ? READS_AT_A_TIME : 1) + (receives ? blocks : 0);
 }
 
-const plannedModel = (gpu: PlannedGpu, config: ModelConfig, maxPositions: number, options: ModelOptions): LlamaModel =>
+/** Allocates a model without its weights. */
+export const plannedModel = (
+  gpu: PlannedGpu,
+  config: ModelConfig,
+  maxPositions: number,
+  options: ModelOptions,
+): LlamaModel =>
   allocateModel(gpu, config, maxPositions, {
     ...options,
     packing: { pack: () => {}, product: readsPacked(config) ? () => {} : undefined },

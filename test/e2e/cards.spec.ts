@@ -1,6 +1,8 @@
 /** Tests the cards: each opens its recipe and runs; a model of the hub is looked up on a click. */
 
 import { readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { expect } from '@playwright/test';
 import { ggufModel } from '../../src/extensions/gguf/index.ts';
 import { readCheckpoint } from '../../src/node.ts';
@@ -181,6 +183,61 @@ test('a model of the hub is not requested while typing; then its sizes are shown
   } finally {
     hub.close();
   }
+});
+
+/** Answers of a server that is asked for a model, and their sentences for a name on a hub and for the address of a file. */
+const UNREADABLE = {
+  'lacks it': {
+    name: 'has no such model or revision. Check its name.',
+    file: 'was not sent: the server answered 404. Check the address.',
+  },
+  'answers with a web page': {
+    name: 'returned no list of files. Give the address of a Hugging Face hub.',
+    file: 'is a web page and not a GGUF file. Give the address of the file itself.',
+  },
+  'forbids other sites': {
+    name: 'does not allow other sites to read it (CORS). Check the network, or name another hub by "hub=" in the address of this page.',
+    file: 'does not allow other sites to read it (CORS). Check the address, or download the file and choose it.',
+  },
+  'is down': {
+    name: 'does not answer. Check the network, or name another hub by "hub=" in the address of this page.',
+    file: 'does not answer. Check the address, or download the file and choose it.',
+  },
+};
+
+test('a model that cannot be read is named with the reason and with what to do, on the card and at Start', async ({
+  page,
+}) => {
+  let now = '';
+  const server = createServer((_, response) => {
+    if (now !== 'forbids other sites') response.setHeader('access-control-allow-origin', '*');
+    if (now === 'is down') response.destroy();
+    else if (now === 'lacks it') response.writeHead(404).end();
+    else response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>hub</title>');
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  await openPage(page, { hub: endpoint });
+  await page.getByRole('radio', { name: /^Your model/ }).check();
+  const [field, problem] = [page.getByLabel('Model name on the Hub'), page.locator('.hub .field-problem')];
+  for (const [what, said] of Object.entries(UNREADABLE)) {
+    now = what;
+    await field.fill('org/tiny');
+    await field.press('Enter');
+    await expect(problem).toContainText(said.name);
+    await expect(problem).toContainText(/^org\/tiny: http/);
+    await field.fill(`${endpoint}/tiny.gguf`);
+    await field.press('Enter');
+    await expect(problem).toHaveText(`${endpoint}/tiny.gguf ${said.file}`);
+  }
+  now = 'forbids other sites';
+  await openPage(page, { ...TINY, hub: endpoint, 'model.path': 'org/tiny' });
+  await page.getByRole('button', { name: 'Start' }).click();
+  await expect(page.locator('.notice.error')).toHaveText(
+    `org/tiny: ${endpoint} ${UNREADABLE['forbids other sites'].name}`,
+  );
+  server.close();
+  server.closeAllConnections();
 });
 
 test('a .gguf file: refused in a sentence, or its sizes are told, it is kept, and a run trains it', async ({

@@ -1,7 +1,18 @@
 /** Tests the page around a run: messages about a missing GPU, bad settings and a lost GPU; pause, resume, stop. */
 
-import { expect } from '@playwright/test';
-import { address, expectKept, expectPoints, expectState, expectStep, inkOf, openPage, test, TINY } from './demo.ts';
+import { expect, type Page, type Request } from '@playwright/test';
+import {
+  address,
+  expectKept,
+  expectPoints,
+  expectState,
+  expectStep,
+  inkOf,
+  openPage,
+  skipUnlessFull,
+  test,
+  TINY,
+} from './demo.ts';
 import { downloadedLines } from './savedLines.ts';
 
 test("a software adapter is named prominently; another algorithm uses its own clip range, not the file's", async ({
@@ -74,6 +85,7 @@ test('over http from another machine, the page says why it cannot train', async 
   await expect(page.getByText('loaded over plain http from another machine')).toBeVisible();
   await expect(page.getByRole('region', { name: 'Recorded run' })).toBeVisible();
   expect(errors).toEqual([]);
+  await page.unrouteAll({ behavior: 'ignoreErrors' }); // parts that are still being loaded
 });
 
 test("a host's policy that allows only its own files does not stop the page", async ({ page }) => {
@@ -200,7 +212,7 @@ test('an engine whose script is missing, broken or throws is an error, not a wai
   const script = { contentType: 'text/javascript' };
   await page.route(/engine\.worker/, (route) => route.fulfill({ status: 404, body: '' }));
   await openPage(page, TINY);
-  const notLoaded = /^The engine stopped\. (The engine's script|Uncaught SyntaxError)/;
+  const notLoaded = /A part of this page is missing\.|Uncaught SyntaxError/;
   for (const [answer, said] of [
     [{ status: 404, body: '' }, notLoaded],
     [{ ...script, body: 'const = 1;' }, notLoaded],
@@ -210,10 +222,121 @@ test('an engine whose script is missing, broken or throws is an error, not a wai
     await page.route(/engine\.worker/, (route) => route.fulfill(answer));
     await page.getByRole('button', { name: /^(Start|New run)$/ }).click();
     await expectState(page, 'failed');
-    await expect(page.locator('.notice.error')).toContainText(said);
+    await expect(page.locator('#notices')).toContainText(said);
   }
   await expect(page.locator('.offer'), 'nothing was trained').toHaveCount(0);
   await expect(page.locator('#runs')).toContainText('Runs are saved here while they train');
+});
+
+/** Answers requests for a part of the page with 404, and for the page itself with the HTML of another version. */
+async function update(page: Page, part: RegExp): Promise<void> {
+  await page.route(part, (route) => route.fulfill({ status: 404, body: '' }));
+  const isFetch = (request: Request) => request.resourceType() === 'fetch';
+  await page.route(/\/(index\.html)?(\?.*)?$/, (route) =>
+    isFetch(route.request())
+      ? route.fulfill({ body: '<script type="module" src="./assets/new.js">' })
+      : route.continue(),
+  );
+}
+
+const inspect = async (page: Page) => {
+  await page.getByRole('button', { name: 'Start' }).click();
+  await expectState(page, 'done');
+  await page.getByRole('button', { name: 'Inspect tokens' }).first().click();
+};
+
+const PARTS: [string, RegExp, (page: Page) => Promise<void>][] = [
+  ['the editor', /\/panel-.*\.js/, (page) => page.getByRole('button', { name: /^Change reward, loss/ }).click()],
+  ['the inspector', /\/inspector-.*\.js/, inspect],
+  ["the card of the visitor's model", /\/hubModel-/, (page) => page.getByRole('radio', { name: /^Your/ }).click()],
+  ['a recipe', /\/countdown-[^/]*\.yaml/, (page) => page.getByRole('radio', { name: /^Countdown/ }).click()],
+  ["a question's engine", /\/engine\.worker/, (page) => page.getByLabel('Your problem').press('Enter')],
+];
+
+for (const [what, part, use] of PARTS)
+  test(`an update of the page that has removed ${what} is reported, with a reload`, async ({ page }) => {
+    if (what !== 'the editor') skipUnlessFull();
+    const errors: string[] = [];
+    page.on('pageerror', ({ message }) => errors.push(message));
+    await openPage(page, TINY);
+    await expect(page.locator('#rollouts .try').first()).toBeVisible();
+    await update(page, part);
+    await use(page);
+    const notice = page.locator('.notice.missing');
+    await expect(notice).toContainText(
+      'This page was updated. The version that is open here is no longer on its server. Reload the page to continue.',
+    );
+    expect(errors).toEqual([]);
+    await page.unrouteAll();
+    await notice.getByRole('button', { name: 'Reload' }).click();
+    await expect(notice).toHaveCount(0);
+    await expect(page.locator('#adapter')).toHaveAttribute('data-software', 'true');
+  });
+
+test('an update that has removed the trainer or its worker is reported at Start', async ({ page }) => {
+  skipUnlessFull();
+  await page.addInitScript(() => {
+    window.requestIdleCallback = () => 0; // nothing is opened ahead
+  });
+  for (const part of [/\/run-.*\.js/, /\/engine\.worker/]) {
+    await page.unrouteAll();
+    await update(page, part);
+    await openPage(page, TINY);
+    await page.getByRole('button', { name: 'Start' }).click();
+    await expectState(page, 'failed');
+    await expect(page.locator('.notice.missing')).toContainText('This page was updated.');
+    await expect(page.locator('.notice.error')).toHaveCount(1);
+  }
+});
+
+test('a run in a page that was updated is saved before the reload, and resumed after it', async ({ page, engine }) => {
+  await openPage(page, { ...TINY, steps: 4 });
+  await expect(page.locator('#rollouts .try').first()).toBeVisible();
+  await update(page, /\/panel-.*\.js/);
+  engine.upTo(1);
+  await page.getByRole('button', { name: 'Start' }).click();
+  await engine.reached(2);
+  await page.getByRole('button', { name: /^Change reward, loss/ }).click();
+  await expect(page.locator('.notice.missing')).toContainText('The run is saved first, and can be resumed afterwards.');
+  await page.locator('.notice.missing').getByRole('button', { name: 'Reload' }).click();
+  await expectState(page, 'pausing');
+  await page.unrouteAll();
+  engine.open();
+  const offer = page.locator('.offer');
+  await expect(offer).toContainText('stopped after step 2 of 4.');
+  await offer.getByRole('button', { name: 'Resume' }).click();
+  await expectState(page, 'done');
+  await expectPoints(page, 'reward', 4);
+});
+
+test('a part of the page that is missing without an update, or without the network, is reported as such', async ({
+  page,
+}) => {
+  skipUnlessFull();
+  await openPage(page);
+  await expect(page.locator('#rollouts .try').first()).toBeVisible();
+  await page.route(/\/panel-.*\.js/, (route) => route.fulfill({ status: 404, body: '' }));
+  const open = () => page.getByRole('button', { name: /^Change reward, loss/ }).click();
+  await open();
+  await expect(page.locator('.notice.error')).toContainText(
+    'A part of this page is missing. Its server does not send it',
+  );
+  await open();
+  await page.route('**/*', (route) => route.abort());
+  await open();
+  await expect(page.locator('.notice.error')).toContainText('The server of this page does not answer.');
+});
+
+test("an update that has removed a lesson's editor is reported there, and the plain field stays", async ({ page }) => {
+  skipUnlessFull();
+  await update(page, /\/editor-.*\.js/);
+  await page.goto('/lessons/1-groups/index.html');
+  await page.locator('[data-exercise] .cell').first().scrollIntoViewIfNeeded();
+  await expect(page.locator('main .notice')).toHaveText(
+    'This page was updated. The version that is open here is no longer on its server. Reload the page to continue. ' +
+      'Solved exercises are kept. Reload',
+  );
+  await expect(page.locator('[data-exercise] .cell textarea').first()).toBeVisible();
 });
 
 test('numbers that are not finite end the run, with the step and the reason', async ({ page }) => {

@@ -81,9 +81,7 @@ test('a failed download is one error message on the page', async ({ page }) => {
   await start(page, { 'model.path': 'org/nope' });
   await expectState(page, 'failed');
   const notice = page.locator('.notice.error');
-  await expect(notice).toHaveText(
-    `This cannot run. org/nope: ${hub.endpoint} has no such model or revision. Check its name.`,
-  );
+  await expect(notice).toHaveText(`org/nope: ${hub.endpoint} has no such model or revision. Check its name.`);
   hub.files.set(WEIGHTS, hub.files.get(WEIGHTS)!.slice(0, 1000));
   await start(page, { 'model.path': `${hub.endpoint}/files` });
   await expectState(page, 'failed');

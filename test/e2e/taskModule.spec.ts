@@ -9,13 +9,16 @@ import { expectPoints, expectState, openPage, test, TINY } from './demo.ts';
 let server: Server;
 let asked: string[] = [];
 let module = '';
+/** True if the server allows other sites to read it. */
+let allowed = true;
 
 test.beforeEach(async () => {
-  asked = [];
+  [asked, allowed] = [[], true];
   module = readFileSync('examples/task-module.js', 'utf8');
   server = createServer(({ url }, response) => {
     asked.push(url!);
-    response.writeHead(200, { 'content-type': 'text/javascript', 'access-control-allow-origin': '*' });
+    if (allowed) response.setHeader('access-control-allow-origin', '*');
+    response.writeHead(200, { 'content-type': 'text/javascript' });
     response.end(module);
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -38,6 +41,18 @@ test('a link asks before anything is fetched, names the host, and takes no for a
   );
   expect(asked).toEqual([]);
   expect(seen.filter((url) => url.includes(host()))).toEqual([]);
+});
+
+test('a module whose server forbids other sites ends in a sentence that says so', async ({ page }) => {
+  allowed = false;
+  await openPage(page, { ...TINY, task: `http://${host()}/sums.js` });
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.getByRole('button', { name: `Load from ${host()}` }).click();
+  await expectState(page, 'failed');
+  await expect(page.locator('.notice.error')).toHaveText(
+    `The task module http://${host()}/sums.js could not be fetched: its server does not allow other sites to read it (CORS). ` +
+      'Check the address.',
+  );
 });
 
 test('an allowed module trains; forbidden names are undefined in it', async ({ page }) => {

@@ -1,7 +1,7 @@
 /** Tests the main purpose of the page: the reward rises, curves and conversations show it, and the page stays responsive. */
 
 import { expect, type Page } from '@playwright/test';
-import { expectPoints, expectState, inkOf, isFull, openPage, test, waitForStep } from './demo.ts';
+import { expectPoints, expectState, inkOf, isFull, openPage, skipUnlessFull, test, TINY, waitForStep } from './demo.ts';
 import { expectShortTasks, watchMainThread } from './mainThread.ts';
 import { downloadedLines, type Line } from './savedLines.ts';
 
@@ -32,6 +32,20 @@ test('trains in the page until the reward rises', async ({ page, browser }) => {
 
   await expectCurves(page);
   await expectConversations(page);
+});
+
+test('the limits of this GPU predict a step, in the sentence about this machine', async ({ page }) => {
+  skipUnlessFull();
+  await openPage(page, { ...TINY, steps: 3 });
+  await page.getByRole('button', { name: 'Start' }).click();
+  await expectState(page, 'done');
+  await page.getByRole('button', { name: "Predict from this GPU's limits" }).click();
+  const said = page.locator('.machine p');
+  await expect(said).toHaveText(
+    /; predicted from the limits of this GPU \(\S+ GFLOP\/s, \S+ GB\/s, \S+ \u00b5s per dispatch\): \S+ s \(.*\); the step took \S+ times as long; /,
+  );
+  console.log(await said.innerText());
+  await expect(page.locator('.machine [role=status]')).toHaveText('Measured.');
 });
 
 function expectLearned(metrics: Line[], rewards: number[]): void {

@@ -4,9 +4,9 @@
  * walks that many sequences; `WALK_SEED=7` repeats one.
  */
 
-import { expect, type Page } from '@playwright/test';
+import { type CDPSession, expect, type Page } from '@playwright/test';
 import { rng } from '../random.ts';
-import { address, isFull, test, TINY } from './demo.ts';
+import { address, isFull, test as base, TINY } from './demo.ts';
 
 const WALKS = Number(process.env['WALKS'] ?? (isFull ? 2 : 1));
 const FIRST_SEED = Number(process.env['WALK_SEED'] ?? 1);
@@ -15,7 +15,14 @@ const ACTIONS = 12;
  * Maximum milliseconds for which the main thread may be blocked. Checked only if many sequences are requested, because the everyday tests
  * share their machine.
  */
-const FREEZE_MS = 2000;
+const FREEZE_MS = WALKS < 100 ? Infinity : 2000;
+
+/** A desktop, a laptop and a phone, in turn. */
+const SIZES = [
+  { width: 1440, height: 900 },
+  { width: 1280, height: 720 },
+  { width: 390, height: 844 },
+];
 
 const TEXTS = ['7', '0', '-1', '1e-3', 'ten', 'export function reward() { return 1 }', ' ', '\u202e<b>'];
 const KEYS = ['Tab', 'Shift+Tab', 'Enter', ' ', 'Escape', 'ArrowRight', 'ArrowDown', 'Home', 'Delete', 'x'];
@@ -49,14 +56,19 @@ const settings = () => ({
   card: document.querySelector<HTMLInputElement>('.card.chosen input, #task select')?.value,
 });
 
-/** True if a visitor can continue: a button of the run or of a notice works, or the form says what is wrong. Runs in the page. */
-function canContinue(): boolean {
-  const works = (button: HTMLButtonElement) => !button.disabled && button.ariaDisabled !== 'true';
+/**
+ * Returns whether a visitor can continue: a button of the run or of a notice works, or the form says what is wrong. Also returns the longest
+ * time that the main thread was busy. Runs in the page.
+ */
+function look() {
+  const works = (button: HTMLButtonElement) =>
+    !button.disabled && button.ariaDisabled !== 'true' && button.checkVisibility({ visibilityProperty: true });
   const buttons = document.querySelectorAll<HTMLButtonElement>(
     '#buttons button, #notices button, #told button, [data-stage="forking"] #drawer button',
   );
   const isTold = document.querySelector('[aria-invalid="true"], #plan.wrong') !== null;
-  return isTold || [...buttons].some((button) => works(button));
+  const { busy } = globalThis as unknown as { busy: number[] };
+  return { canContinue: isTold || [...buttons].some((button) => works(button)), longest: Math.max(0, ...busy) };
 }
 
 async function act(page: Page, random: () => number): Promise<string> {
@@ -98,7 +110,7 @@ const isReady = () =>
 
 /** Reloads the page. If the form is valid, the address must bring back the same settings. */
 async function reload(page: Page): Promise<void> {
-  await page.evaluate(() => new Promise((settled) => setTimeout(settled, 50))); // `soon` has written the address
+  await page.evaluate(() => new Promise((settled) => setTimeout(() => setTimeout(settled)))); // `soon` has written the address
   const before = await page.evaluate(settings);
   const isRight = await page.evaluate(
     () => document.querySelector('#settings [aria-invalid="true"], #plan.wrong') === null,
@@ -121,42 +133,81 @@ function stay(): void {
   addEventListener('click', (event) => void (isLink(event.target) && event.preventDefault()), true);
 }
 
-for (let seed = FIRST_SEED; seed < FIRST_SEED + WALKS; seed++)
-  test(`random actions, sequence ${seed}`, async ({ page }) => {
-    const errors: string[] = [];
-    page.on('pageerror', (error) => errors.push(String(error.stack)));
-    page.on('console', (line) => {
-      const isOwn = line.location().url.startsWith('http://127.0.0.1');
-      if (line.type() === 'error' && (isOwn || !line.text().startsWith('Failed to load resource')))
-        errors.push(line.text());
-    });
-    let loaded = 0;
-    page.on('domcontentloaded', () => loaded++);
-    page.on('dialog', (dialog) => void dialog.accept().catch(() => {}));
-    await page.route(/^https:/, (route) => route.abort());
-    await page.addInitScript(() => {
-      const busy: number[] = [];
-      new PerformanceObserver((list) => busy.push(...list.getEntries().map(({ duration }) => duration))).observe({
-        entryTypes: ['longtask'],
+/** A tab for all sequences of a worker, because a new context for each would load and compile the page's scripts again. */
+interface Tab {
+  page: Page;
+  /** Errors that the page has reported since it was opened. */
+  errors: string[];
+  loads: number;
+  /** Opens the page for a visitor who has never been there. */
+  open(address: string): Promise<void>;
+}
+
+const test = base.extend<object, { tab: Tab }>({
+  tab: [
+    async ({ browser }, use, { project }) => {
+      const baseURL = project.use.baseURL!;
+      const page = await browser.newPage({ baseURL });
+      const storage: CDPSession = await page.context().newCDPSession(page);
+      const tab: Tab = {
+        ...{ page, errors: [], loads: 0 },
+        async open(at) {
+          await page.goto('about:blank');
+          await storage.send('Storage.clearDataForOrigin', { origin: baseURL, storageTypes: 'all' });
+          tab.errors = [];
+          await page.goto(at);
+          await page.waitForFunction(isReady);
+          expect(await page.evaluate(() => document.body.dataset['stage']), 'nothing is stored').toBe('idle');
+        },
+      };
+      page.on('pageerror', (error) => tab.errors.push(String(error.stack)));
+      page.on('console', (line) => {
+        const isOwn = line.location().url.startsWith('http://127.0.0.1');
+        if (line.type() === 'error' && (isOwn || !line.text().startsWith('Failed to load resource')))
+          tab.errors.push(line.text());
       });
-      Object.assign(globalThis, { busy });
-    });
-    await page.addInitScript(soon);
-    await page.addInitScript(stay);
+      page.on('domcontentloaded', () => tab.loads++);
+      page.on('dialog', (dialog) => void dialog.accept().catch(() => {}));
+      await page.addInitScript(() => {
+        const busy: number[] = [];
+        new PerformanceObserver((list) => busy.push(...list.getEntries().map(({ duration }) => duration))).observe({
+          entryTypes: ['longtask'],
+        });
+        Object.assign(globalThis, { busy });
+      });
+      await page.addInitScript(soon);
+      await page.addInitScript(stay);
+      await use(tab);
+      await page.close();
+    },
+    { scope: 'worker' },
+  ],
+});
+
+// A route that aborts such requests would switch the browser's cache off.
+test.use({
+  launchOptions: async ({ launchOptions }, use) => {
+    const args = [...launchOptions.args!, '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1'];
+    await use({ ...launchOptions, args });
+  },
+});
+
+for (let seed = FIRST_SEED; seed < FIRST_SEED + WALKS; seed++)
+  test(`random actions, sequence ${seed}`, async ({ tab }) => {
+    const { page } = tab;
     const { uniform } = rng(seed);
-    await page.goto(address({ ...TINY, steps: 30, 'trainer.saveFreq': 2, 'trainer.testFreq': 10 }));
-    await page.waitForFunction(isReady);
+    await page.setViewportSize(SIZES[seed % SIZES.length]);
+    await tab.open(address({ ...TINY, steps: 30, 'trainer.saveFreq': 2, 'trainer.testFreq': 10 }));
     const done: string[] = [];
     for (let i = 0; i < ACTIONS; i++) {
-      const loads = loaded;
+      const { loads } = tab;
       const action = await act(page, uniform);
       done.push(action);
       const story = `after: ${done.join('; ')}`;
-      if (action !== 'reload') expect(loaded, `loaded again ${story}`).toBe(loads);
-      expect(errors, story).toEqual([]);
-      await expect.poll(() => page.evaluate(canContinue).catch(() => false), story).toBe(true);
-      if (WALKS < 100) continue;
-      const longest = await page.evaluate(() => Math.max(0, ...(globalThis as unknown as { busy: number[] }).busy));
+      if (action !== 'reload') expect(tab.loads, `loaded again ${story}`).toBe(loads);
+      expect(tab.errors, story).toEqual([]);
+      await expect.poll(() => page.evaluate(look).catch(String), story).toMatchObject({ canContinue: true });
+      const { longest } = await page.evaluate(look);
       expect(longest, story).toBeLessThan(FREEZE_MS);
     }
   });

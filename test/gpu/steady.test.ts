@@ -6,6 +6,7 @@ import { MATMUL_TILES } from '../../kernels/tiles.ts';
 import type { Gpu, GpuCounters } from '../../src/gpu/device.ts';
 import { chooseMatmul, isGated } from '../../src/gpu/ops/matmul.ts';
 import type { PackedBatch, PolicyLossInputs } from '../../src/model/engine.ts';
+import { countDispatches, dispatchesOn } from '../../src/extensions/limits/work.ts';
 import { prepareKernels } from '../../src/model/kernels/prepare.ts';
 import { Arena } from '../../src/model/weights/arena.ts';
 import type { OptimizerSpec } from '../../src/model/optimizer/spec.ts';
@@ -118,4 +119,16 @@ test('without a backward pass SwiGLU is part of its product: a kernel a layer le
     expect(inOne.found).toEqual(inTwo.found);
     const gated = isGated(MATMUL_TILES[chooseMatmul(gpu, batch.tokens.length, 2 * tinyConfig.intermediateSize)]);
     expect(inTwo.dispatches - inOne.dispatches).toBe(gated ? tinyConfig.numHiddenLayers : 0);
+  }));
+
+test('the dispatches of a step that are counted without a device are those of the device', () =>
+  withGpu(async () => {
+    const gpu = await testGpu();
+    await prepareKernels(gpu, tinyConfig, { rollout: true });
+    const rollout = { maxNumSeqs: 8, slotCapacity: 24, maxPrompts: 4, maxPromptLength: 16, maxBatchedTokens: 64 };
+    const sizes = { config: tinyConfig, maxTokenLen: 64, maxPositions: 40, rollout };
+    const counted = await countDispatches(sizes, gpu.adapter);
+    expect(counted).toEqual(await dispatchesOn(gpu, tinyModel(gpu), sizes));
+    expect(counted.decodeStep).toBeGreaterThan(5 * tinyConfig.numHiddenLayers);
+    await gpu.idle();
   }));

@@ -333,8 +333,8 @@ const PAGE = '<!DOCTYPE html>\n<html lang="en"></html>\n';
 
 test('an HTML page is neither template nor JSON', async () => {
   expect(await refusal(saved({ 'chat_template.jinja': text(PAGE) }))).toBe(
-    'chat_template.jinja is an HTML page: the server has no such file and answered with its start page. Read the checkpoint with ' +
-      'fetchCheckpoint(), or let your file reader return undefined for such an answer.',
+    'chat_template.jinja is an HTML page: the server has no such file and answered with its start page. Check the address. ' +
+      'A program can read the checkpoint with fetchCheckpoint(), or let its file reader return undefined for such an answer.',
   );
   expect(await refusal(saved({ 'tokenizer.json': text('\n<html>') }))).toMatch(/^tokenizer\.json is an HTML page: /);
 });

@@ -201,7 +201,7 @@ test('refusals of the hub, and an unreachable hub, are errors', async () => {
   expect(await refusal(fetched({}, 'org/nope'))).toBe('org/nope: HUB has no such model or revision. Check its name.');
   hub.close();
   expect(await refusal(fetched())).toBe(
-    'org/tiny is not a folder here, and HUB cannot be reached. Check the path, or the network (HF_ENDPOINT sets another hub).',
+    'org/tiny is not a folder here, and HUB cannot be reached (ECONNREFUSED). Check the path, or the network (HF_ENDPOINT sets another hub).',
   );
 });
 
@@ -268,7 +268,7 @@ describe('a hub that lies', () => {
       vi.stubGlobal('fetch', () => Promise.resolve(new Response(listing)));
       try {
         expect(await refusal(fetched())).toBe(
-          `org/tiny: HUB${LIST} returned no list of files. Is this a Hugging Face hub?`,
+          `org/tiny: HUB${LIST} returned no list of files. Give the address of a Hugging Face hub.`,
         );
       } finally {
         vi.unstubAllGlobals();
@@ -376,7 +376,7 @@ describe('GGUF files', () => {
     await expectFile(await fetched({}, model), Q8);
     hub.faults.set(TINY_Q8, [whole]);
     expect(await refusal(lookUpModel(model))).toBe(
-      `HUB/files/${TINY_Q8} is missing, or its server does not send parts of a file. Download it, and choose the file.`,
+      `HUB/files/${TINY_Q8} can only be read as a whole: its server does not send parts of a file. Download the file, and choose it.`,
     );
   });
 

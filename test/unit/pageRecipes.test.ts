@@ -3,6 +3,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { factorOf, inWords, recipeSeconds, recordedSeconds } from '../../demo/state/estimate.ts';
+import type { Limits } from '../../demo/engine/limits.ts';
 import { machineInWords } from '../../demo/state/machine.ts';
 import { RECORDED } from '../../demo/state/recordedRecipes.ts';
 import { RECIPES } from '../../demo/state/recipes.ts';
@@ -92,8 +93,39 @@ test('the sentence about this machine has the measured step, the predicted one, 
   expect(text).toMatch(
     /^webgrpo \S+ on A GPU: Word problems with a calculator, 16 problems \u00d7 8 tries; 2\.?0* s per step/,
   );
-  expect(text).toContain(`two CPU cores: ${RECORDED['gsm8k-tool'].seconds.step} s`);
+  expect(text).not.toContain('predicted');
+  expect(text).toContain(`the recorded run on two CPU cores: ${RECORDED['gsm8k-tool'].seconds.step} s`);
   const [decoding, training] = [...text.matchAll(/\(([\d.]+) GFLOP/g)].map(([, value]) => Number(value));
   expect(decoding / ((2 * parameters * 3000) / 1e9)).toBeCloseTo(1, 1);
   expect(training / ((6 * parameters * 8000) / 1e9)).toBeCloseTo(1, 1);
+});
+
+test('a prediction is counted work at the limits of the GPU, beside what was measured', () => {
+  const config = configOf('gsm8k-tool');
+  const history = [1, 2, 3].map((step) => ({
+    ...{ 'training/global_step': step, 'timing_s/step': 2, 'timing_s/gen': 1, 'timing_s/update_actor': 0.5 },
+    ...{ 'perf/generated_tokens': 3000, 'perf/trained_tokens': 4000, 'response_length/max': 60 },
+  }));
+  const [dispatches, model] = [{ decodeStep: 30, microBatch: 110, optimizerStep: 3 }, modelOf(config)];
+  const told = (limits: Omit<Limits, 'dispatches'>) =>
+    machineInWords({ config, model, adapter: 'A GPU', history, limits: { ...limits, dispatches } })!;
+  const fast = { gflops: 1e9, gbPerS: 1e9, dispatchUs: 0 };
+  const seconds = (text: string) =>
+    text
+      .match(/per dispatch\): (\S+) s \(generating (\S+) s, updating (\S+) s\)/)!
+      .slice(1)
+      .map(Number);
+  const updates = config.data.trainBatchSize / config.actor.ppoMiniBatchSize;
+  // 60 passes, because 128 tries of at most 60 tokens fit into one batch.
+  const byLaunch = seconds(told({ ...fast, dispatchUs: 100 }));
+  expect(byLaunch[1]).toBeCloseTo((60 * 30 * 100) / 1e6, 2);
+  expect(byLaunch[2]).toBeCloseTo((updates * (110 + 3) * 100) / 1e6, 2);
+  const byArithmetic = seconds(told({ ...fast, gflops: 1 }));
+  expect(byArithmetic[1] / ((2 * 409_056 * 3000) / 1e9)).toBeCloseTo(1, 1);
+  expect(byArithmetic[2] / ((6 * 409_056 * 4000) / 1e9)).toBeCloseTo(1, 1);
+  const byBytes = seconds(told({ ...fast, gbPerS: 0.1 }));
+  expect(byBytes[1] / ((60 * 4 * 409_056) / 1e8)).toBeCloseTo(1, 1);
+  expect(told({ ...fast, dispatchUs: 100 })).toMatch(
+    /; predicted from the limits of this GPU \(.* GFLOP\/s, .* GB\/s, 100 \u00b5s per dispatch\): \S+ s \(.*\); the step took \S+ times as long; /,
+  );
 });

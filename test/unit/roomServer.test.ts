@@ -143,7 +143,7 @@ describe.runIf(hasNatsServer())('the server of a room', () => {
     const address = `nats://127.0.0.1:${await freePort()}`;
     await expectRefusal(
       openServer(options(), { ...running, address }),
-      /^No NATS server answers at \S+ \(.*refused.*\); is it running there, and can this machine reach it\?$/,
+      /^No NATS server answers at \S+ \(.*refused.*\)\. Check that it runs there and that this machine can reach it\.$/,
     );
   });
 

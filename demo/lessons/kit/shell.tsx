@@ -4,6 +4,7 @@
  */
 
 import { type ComponentChild, render } from 'preact';
+import { missing, watchParts } from '../../state/missingParts.ts';
 import type { Word } from '../../views/glossary.ts';
 import { Term } from '../../views/term.tsx';
 import { embedded } from './address.ts';
@@ -42,6 +43,10 @@ function showAlone(figure: string): void {
 /** Mounts the figures, predictions and exercises of a lesson into its page. */
 export function openLesson({ figures, predictions, exercises, solvable = [], pictures = {} }: Lesson): void {
   if (embedded !== null) showAlone(embedded);
+  watchParts();
+  const notices = document.createElement('div');
+  document.querySelector('main')!.prepend(notices);
+  render(<MissingParts />, notices);
   fill('data-predict', (id) => ((Prediction) => <Prediction />)(predictions[id]));
   fill('data-figure', (id) => ((Shown) => <Shown />)(figures[id]));
   fill('data-picture', (id) => ((Shown) => <Shown />)(pictures[id]));
@@ -65,6 +70,22 @@ function keepTogether(term: HTMLElement): void {
   both.className = 'together';
   term.before(both);
   both.append(term, mark);
+}
+
+function MissingParts() {
+  const found = missing.value;
+  return (
+    <div role="status" aria-live="polite">
+      {found && (
+        <p class="notice">
+          <b>{found.title}</b> {found.text} Solved exercises are kept.{' '}
+          <button type="button" onClick={() => location.reload()}>
+            Reload
+          </button>
+        </p>
+      )}
+    </div>
+  );
 }
 
 function Progress({ ids }: { ids: readonly string[] }) {

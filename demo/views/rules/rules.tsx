@@ -19,11 +19,10 @@ function toggle(): void {
   open.value = !open.value;
   if (!open.value || Panel.value) return;
   problem.value = undefined;
-  import('./panel.tsx').then(
+  const loading = import('./panel.tsx'); // Vite would take a handler that is chained to it into its own watch
+  loading.then(
     (loaded) => void (Panel.value = loaded.Panel),
-    () =>
-      void (problem.value =
-        'The editor could not be loaded. Check the connection, then close and reopen this section.'),
+    () => void (problem.value = 'The editor could not be loaded. Reload the page.'),
   );
 }
 

@@ -1,13 +1,18 @@
 /** Shows how the time was spent: one bar over all steps so far, divided by phase. */
 
 import { useSignal } from '@preact/signals';
+import { describe } from '../../../src/errors.ts';
+import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import type { Metrics } from '../../../src/grpo/metrics.ts';
+import type { ModelConfig } from '../../../src/model/config.ts';
 import { duration } from '../../../src/ui/format.ts';
+import type { Limits } from '../../engine/limits.ts';
 import { sumOf } from '../../state/measured.ts';
 import { machineInWords } from '../../state/machine.ts';
+import { noteMissing } from '../../state/missingParts.ts';
 import { adapter } from '../../state/notices.ts';
 import { config, history, session } from '../../state/page.ts';
-import { isRecorded, shared } from '../../state/stage.ts';
+import { active, isRecorded, shared, state } from '../../state/stage.ts';
 import { Term } from '../term.tsx';
 import './timeBar.css';
 
@@ -68,29 +73,61 @@ function Bar({ lines }: { lines: readonly Metrics[] }) {
   );
 }
 
-/** Shows the speed of this machine as a sentence, with a button that copies it. Not shown for results of other machines. */
+/**
+ * Shows the speed of this machine as a sentence, with a button that copies it, and one that measures the limits of the GPU. Not shown for
+ * results of other machines.
+ */
 function Machine() {
-  const copied = useSignal('');
+  const note = useSignal('');
+  const measured = useSignal<{ of: TrainConfig; limits: Limits } | undefined>(undefined);
+  const isMeasuring = useSignal(false);
   const of = config.value;
   if (!of || shared.value || isRecorded.value) return null;
   const model = session.value?.model.config;
-  const text = machineInWords({ config: of, history: history.value, model, adapter: adapter.value?.name ?? '' });
+  const limits = measured.value?.of === of ? measured.value.limits : undefined;
+  const text = machineInWords({
+    config: of,
+    history: history.value,
+    model,
+    adapter: adapter.value?.name ?? '',
+    limits,
+  });
   if (text === undefined) return null;
   const copy = () =>
     navigator.clipboard.writeText(text).then(
-      () => (copied.value = 'Copied.'),
-      () => (copied.value = 'This browser blocks copying. Select the text.'),
+      () => (note.value = 'Copied.'),
+      () => (note.value = 'This browser blocks copying. Select the text.'),
     );
+  const measure = async (model: ModelConfig) => {
+    if (isMeasuring.value) return;
+    [isMeasuring.value, note.value] = [true, 'Measuring the GPU...'];
+    try {
+      const { measureLimits } = await import('../../engine/limits.ts');
+      measured.value = { of, limits: await measureLimits(of, model) };
+      note.value = 'Measured.';
+    } catch (error) {
+      note.value = noteMissing(error) ? '' : `Not measured: ${describe(error)}`;
+    } finally {
+      isMeasuring.value = false;
+    }
+  };
   return (
     <div class="machine">
       <h3>This machine</h3>
       <p>{text}.</p>
-      <button type="button" onClick={() => void copy()}>
-        Copy measurement
-      </button>
-      <span class="note" role="status">
-        {copied.value}
-      </span>
+      <div class="machine-buttons">
+        {model && !limits && (!active.value || state.value === 'paused') && (
+          <button type="button" aria-disabled={isMeasuring.value} onClick={() => void measure(model)}>
+            Predict from this GPU's limits
+          </button>
+        )}
+        <button type="button" onClick={() => void copy()}>
+          Copy measurement
+        </button>
+        <span class="note" role="status">
+          {note.value}
+        </span>
+      </div>
     </div>
   );
 }

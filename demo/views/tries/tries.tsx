@@ -10,6 +10,7 @@ import { hold, isHeld, looked, pickedGroup, showNewest, shownTries } from '../..
 import { config, growing, tries as newestTries } from '../../state/page.ts';
 import { form } from '../../state/settings/settings.ts';
 import { active } from '../../state/stage.ts';
+import { tokensOf } from '../../training/tokens.ts';
 import { bestFirst, type Group, groupsOf, isCompared, mostTelling, whatItTeaches } from './groups.ts';
 import { Columns } from './columns.tsx';
 import { Loop } from './loop.tsx';
@@ -131,8 +132,12 @@ function List({ group, all }: { group: Group; all: boolean }) {
   const shown = all || sorted.length <= FEW ? sorted.slice(0, room.value) : [sorted[0], sorted[sorted.length - 1]];
   const numbers = new Map(group.tries.map((one, i) => [one, i + 1]));
   const left = all ? sorted.length - shown.length : 0;
+  // On a phone tries lie side by side. Without a button inside, keys could not scroll them.
+  const scrolls = shown.some((one) => tokensOf(one))
+    ? {}
+    : { tabIndex: 0, role: 'group' as const, 'aria-label': 'Tries' };
   return (
-    <div class="tries" ref={place}>
+    <div class="tries" ref={place} {...scrolls}>
       {shown.map((one, i) => (
         <Try key={i} shown={one} place={numbers.get(one)!} />
       ))}

@@ -2,7 +2,7 @@
  * A session with an MCP server. It connects when it is first used, and reconnects a limited number of times after losing the connection.
  */
 
-import { describe, InputError } from '../../errors.ts';
+import { describe, InputError, isInPage } from '../../errors.ts';
 import { isObject } from '../../tasks/toolSchema.ts';
 import { type Connection, LONGEST_TIMER_MS, openConnection, statusOf, untilAborted } from './connection.ts';
 import type { McpServer, McpStats } from './types.ts';
@@ -152,7 +152,7 @@ export class McpSession {
 
 /** Returns a hint for web pages: a server on another origin must allow the page by CORS. */
 const inPage = (): string =>
-  'document' in globalThis || 'WorkerGlobalScope' in globalThis
+  isInPage()
     ? '; from a page it must allow this origin by CORS and expose the header Mcp-Session-Id, see docs/guides/mcp.md'
     : '';
 

@@ -1,7 +1,7 @@
 /** Fetches the source texts of task modules, with limits on size and time. */
 
 import { concat } from '../../concat.ts';
-import { describe, InputError } from '../../errors.ts';
+import { InputError, whyUnreachable } from '../../errors.ts';
 import { isLoopback } from '../../model/checkpoint/loopback.ts';
 
 /** Limits on the source of a module, larger than any task needs. */
@@ -48,10 +48,7 @@ export async function fetchSource(address: string, limits: SourceLimits = SOURCE
   } catch (error) {
     if (error instanceof InputError) throw error;
     if (ending.signal.aborted) throw refuse(`did not arrive in ${limits.timeoutMs / 1000} s`);
-    const { cause } = error as { cause?: unknown };
-    const why = cause === undefined ? describe(error) : `${describe(error)}: ${describe(cause)}`;
-    const inPage = typeof document === 'undefined' ? '' : '; its server has to allow other sites to read it (CORS)';
-    throw refuse(`could not be fetched (${why})${inPage}`);
+    throw refuse(`could not be fetched: its server ${await whyUnreachable(address, error)}. Check the address`);
   } finally {
     clearTimeout(timer);
     ending.abort(); // stop reading the body

@@ -5,7 +5,7 @@
 
 import type { Consumer, JsMsg } from '@nats-io/jetstream';
 import type { Authenticator, ConnectionOptions, NatsConnection } from '@nats-io/nats-core';
-import { InputError } from '../../errors.ts';
+import { describe, InputError } from '../../errors.ts';
 import { onAbort } from '../../rollout/tools/onAbort.ts';
 import { inboxOf } from './names.ts';
 
@@ -75,12 +75,12 @@ export async function enter(connect: Connect, credential: Credential): Promise<N
     });
   } catch (error) {
     if (error instanceof InputError) throw error;
-    const { message = String(error) } = error as Error;
+    const message = describe(error); // a WebSocket gives no reason
     const isLate = /authentication timeout/i.test(message); // NATS reports this as an AuthorizationError, too
     const isRefused = !isLate && /authorization|permission|nkey/i.test(`${(error as Error).name} ${message}`);
     const what = isRefused
       ? `The ${called.server} at ${address} does not know ${called.code}.`
-      : `No ${called.server} answers at ${address} (${message}); ${called === ROOM ? 'is "webgrpo room"' : 'is it'} running there, and can this machine reach it?`;
+      : `No ${called.server} answers at ${address} (${message}). Check that ${called === ROOM ? '"webgrpo room"' : 'it'} runs there and that this machine can reach it.`;
     throw new InputError(what, { cause: error });
   }
 }

@@ -5,7 +5,7 @@
  */
 
 import { concat } from '../../concat.ts';
-import { InputError } from '../../errors.ts';
+import { InputError, isInPage, whyUnreachable } from '../../errors.ts';
 import { type FileStore, writeFile } from './store.ts';
 import { readStoredJson } from './sourceFiles.ts';
 import { Sha256 } from './sha256.ts';
@@ -147,6 +147,9 @@ async function request(
         ...(resumed && { range: `bytes=${have}-` }),
       },
       signal: silence.signal,
+    }).catch(async (error: unknown) => {
+      if (!isInPage() || silence.signal.aborted) throw error;
+      throw new Error(`the server ${await whyUnreachable(url, error)}`);
     });
     if (response.status === 304 && whole) return before;
     if (response.status === 404) return undefined;
@@ -172,7 +175,12 @@ function checkStatus({ status, statusText }: Response, url: string): void {
   if (status === 200 || status === 206) return;
   const answer = `the server answered ${status} ${statusText}`.trim();
   if (status >= 500 || status === 429 || status === 408) throw new Error(answer);
-  const hint = status === 401 || status === 403 ? ' It needs a token: set HF_TOKEN.' : '';
+  const isGated = status === 401 || status === 403;
+  const hint = !isGated
+    ? ''
+    : isInPage()
+      ? ' A page sends no token: use the command line.'
+      : ' It needs a token: set HF_TOKEN.';
   throw new InputError(`${url} could not be downloaded: ${answer}.${hint}`);
 }
 

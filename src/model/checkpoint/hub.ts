@@ -6,7 +6,7 @@
 
 import { chunksOf, download, type DownloadOptions, type Expected } from './download.ts';
 import { concat } from '../../concat.ts';
-import { InputError } from '../../errors.ts';
+import { InputError, isInPage, whyUnreachable } from '../../errors.ts';
 import { isLoopback } from './loopback.ts';
 import { type FileStore, memoryStore, writeFile } from './store.ts';
 import { openCheckpoint, shardsOf } from './open.ts';
@@ -161,27 +161,31 @@ async function fetchGguf({ name, url, path, expected }: GgufPlace, store: FileSt
     read: (_, begin, end) => store.read(path, begin, end),
   };
   const isThere = (await store.size(path)) !== undefined;
-  const ranges = isThere ? undefined : await rangesOf(name, url, options.token);
+  const found = isThere ? undefined : await rangesOf(name, url, options.token);
+  const ranges = typeof found === 'string' ? undefined : found;
   if (ranges) await openCheckpoint(ranges);
   const maxBytes = Math.min(expected?.size ?? Infinity, (await ranges?.size(name)) ?? MAX_GGUF_BYTES);
   if (await download(store, url, path, expected, { ...options, maxBytes })) return stored;
   throw new InputError(`${new URL(url).origin} has no ${name} at ${url}. Check the address.`);
 }
 
-/**
- * Opens a file on a server to read parts of it. Returns undefined if the server cannot be reached, lacks the file, or
- * does not send parts.
- */
-async function rangesOf(name: string, url: string, token: string | undefined): Promise<CheckpointFiles | undefined> {
+/** Opens a file on a server to read parts of it. If that is impossible, returns the reason as the rest of a sentence about the URL. */
+async function rangesOf(name: string, url: string, token: string | undefined): Promise<CheckpointFiles | string> {
   const ask = (begin: number, end: number) =>
     fetch(url, {
       headers: { range: `bytes=${begin}-${end - 1}`, ...(token && { authorization: `Bearer ${token}` }) },
       signal: AbortSignal.timeout(LISTING_SECONDS * 1000),
     });
-  const first = await ask(0, 1).catch(() => undefined);
-  const size = Number(/\/(\d+)$/.exec(first?.headers.get('content-range') ?? '')?.[1]);
-  await first?.body?.cancel();
-  if (first?.status !== 206 || !Number.isSafeInteger(size)) return undefined;
+  const first = await ask(0, 1).catch((cause: Error) => cause);
+  if (first instanceof Error)
+    return `${await whyUnreachable(url, first)}. Check the address, or download the file and choose it.`;
+  const size = Number(/\/(\d+)$/.exec(first.headers.get('content-range') ?? '')?.[1]);
+  await first.body?.cancel();
+  if (!first.ok) return `was not sent: the server answered ${first.status}. Check the address.`;
+  if (first.headers.get('content-type')?.includes('text/html'))
+    return 'is a web page and not a GGUF file. Give the address of the file itself.';
+  if (first.status !== 206 || !Number.isSafeInteger(size))
+    return `can only be read as a whole: its server does not send parts of a file. Download the file, and choose it.`;
   return {
     gguf: name,
     size: async () => size,
@@ -222,10 +226,7 @@ export async function lookUpModel(model: string, options: Pick<HubOptions, 'endp
 
 async function lookUpGguf({ name, url }: GgufPlace): Promise<FoundModel> {
   const ranges = await rangesOf(name, url, undefined);
-  if (!ranges)
-    throw new InputError(
-      `${url} is missing, or its server does not send parts of a file. Download it, and choose the file.`,
-    );
+  if (typeof ranges === 'string') throw new InputError(`${url} ${ranges}`);
   const { config } = await openCheckpoint(ranges);
   return { config, bytes: (await ranges.size(name))! };
 }
@@ -314,23 +315,27 @@ async function readListing(url: string, model: string, store: FileStore, note: s
   if (response instanceof Error) {
     const earlier = await readStoredJson(store, note).catch(() => undefined);
     if (isListing(earlier)) return earlier;
+    const why = `${new URL(url).origin} ${await whyUnreachable(url, response)}`;
     throw new InputError(
-      `${model} is not a folder here, and ${new URL(url).origin} cannot be reached. Check the path, or the network (HF_ENDPOINT ` +
-        `sets another hub).`,
+      isInPage()
+        ? `${model}: ${why}. Check the network, or name another hub by "hub=" in the address of this page.`
+        : `${model} is not a folder here, and ${why}. Check the path, or the network (HF_ENDPOINT sets another hub).`,
       { cause: response },
     );
   }
   if (!response.ok) throw new InputError(`${model}: ${refusal(response.status, new URL(url).origin)}`);
   const listing = await readJson(response).catch(() => undefined);
   if (!isListing(listing))
-    throw new InputError(`${model}: ${url} returned no list of files. Is this a Hugging Face hub?`);
+    throw new InputError(`${model}: ${url} returned no list of files. Give the address of a Hugging Face hub.`);
   return listing;
 }
+
+const GATED = 'Check its name. A page sends no token: train a gated model on the command line.';
 
 function refusal(status: number, hub: string): string {
   if (status === 404) return `${hub} has no such model or revision. Check its name.`;
   if (status === 401 || status === 403)
-    return `${hub} does not show this model (${status}). Check its name, or set HF_TOKEN if it is gated.`;
+    return `${hub} does not show this model (${status}). ${isInPage() ? GATED : 'Check its name, or set HF_TOKEN if it is gated.'}`;
   return `${hub} answered ${status}. Try again later.`;
 }
 

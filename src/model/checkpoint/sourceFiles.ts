@@ -247,8 +247,8 @@ async function readSmall(files: CheckpointFiles, path: string): Promise<Uint8Arr
   const bytes = await files.read(path, 0, size);
   if (!isHtml(bytes)) return bytes;
   throw new InputError(
-    `${path} is an HTML page: the server has no such file and answered with its start page. Read the checkpoint with ` +
-      `fetchCheckpoint(), or let your file reader return undefined for such an answer.`,
+    `${path} is an HTML page: the server has no such file and answered with its start page. Check the address. A program can read ` +
+      `the checkpoint with fetchCheckpoint(), or let its file reader return undefined for such an answer.`,
   );
 }
 

@@ -1,7 +1,7 @@
 /** Measures the limits of the adapter: arithmetic, copies, dispatches, read-backs. */
 
-import type { Gpu } from '../src/gpu/device.ts';
-import { defineKernel } from '../src/gpu/kernel.ts';
+import type { Gpu } from '../../gpu/device.ts';
+import { defineKernel } from '../../gpu/kernel.ts';
 import code from './peak.wgsl?raw';
 import { type Effort, secondsOf, settle } from './timing.ts';
 
@@ -11,15 +11,21 @@ const OPS_PER_ROUND = 2 * 16 * 12;
 const halves = `enable f16;\n${code.replace('alias Real = f32;', 'alias Real = f16;')}`;
 const peakKernelF16 = defineKernel({ ...peakKernel, name: 'bench_peak_f16', code: halves });
 
-/** Returns GFLOP/s of multiply-adds on registers. */
-export const peakGflops = (gpu: Gpu, effort: Effort) => peakOf(gpu, effort, peakKernel);
+/** Returns GFLOP/s of multiply-adds on registers. @param work workgroups of a dispatch, and rounds of a thread */
+export const peakGflops = (gpu: Gpu, effort: Effort, work = workOf(gpu)) => peakOf(gpu, effort, peakKernel, work);
 
 /** Returns GFLOP/s with 16-bit floats; the device must support shader-f16. */
-export const peakGflopsF16 = (gpu: Gpu, effort: Effort) => peakOf(gpu, effort, peakKernelF16);
+export const peakGflopsF16 = (gpu: Gpu, effort: Effort) => peakOf(gpu, effort, peakKernelF16, workOf(gpu));
 
-async function peakOf(gpu: Gpu, effort: Effort, kernel: typeof peakKernel): Promise<number> {
-  const groups = gpu.adapter.isSoftware ? 64 : 8192;
-  const rounds = gpu.adapter.isSoftware ? 256 : 4096;
+const workOf = ({ adapter }: Gpu) =>
+  adapter.isSoftware ? { groups: 64, rounds: 256 } : { groups: 8192, rounds: 4096 };
+
+async function peakOf(
+  gpu: Gpu,
+  effort: Effort,
+  kernel: typeof peakKernel,
+  { groups, rounds }: { groups: number; rounds: number },
+): Promise<number> {
   const y = gpu.buffer('bench.peak', (2 + groups * 64) * 4);
   gpu.write(y, new Float32Array([0.999, 0.001]));
   const seconds = await secondsOf(gpu, () => gpu.dispatch(kernel, { y }, { rounds }, groups), effort);
@@ -28,8 +34,11 @@ async function peakOf(gpu: Gpu, effort: Effort, kernel: typeof peakKernel): Prom
 }
 
 /** Returns GB/s read plus written by a large copy. */
-export async function copyGbPerS(gpu: Gpu, effort: Effort): Promise<number> {
-  const bytes = gpu.adapter.isSoftware ? 64 << 20 : 512 << 20;
+export async function copyGbPerS(
+  gpu: Gpu,
+  effort: Effort,
+  bytes = gpu.adapter.isSoftware ? 64 << 20 : 512 << 20,
+): Promise<number> {
   const [from, to] = [gpu.buffer('bench.from', bytes), gpu.buffer('bench.to', bytes)];
   const seconds = await secondsOf(gpu, () => gpu.copy(from, to), effort);
   gpu.free(from);

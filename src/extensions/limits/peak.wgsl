@@ -9,7 +9,7 @@ struct Params {
   rounds: u32,
 }
 
-alias Real = f32; // f16 to measure that (bench/peaks.ts)
+alias Real = f32; // f16 to measure that (peaks.ts)
 alias Real4 = vec4<Real>;
 
 @group(0) @binding(0) var<storage, read_write> y: array<f32>;
