@@ -35,7 +35,8 @@ export const METRIC_DOCS: Readonly<Record<string, MetricDoc>> = {
   },
   'actor/entropy': {
     means: 'how uncertain the model is about its next token, in nats',
-    healthy: 'In a sound run entropy falls slowly. At 0 the samples of a group are all alike, and nothing is left to compare.',
+    healthy:
+      'In a sound run entropy falls slowly. At 0 the samples of a group are all alike, and nothing is left to compare.',
   },
   'actor/ppo_kl': {
     means: 'how far the updates of a step moved the policy from the one that sampled, in nats per token',

@@ -114,7 +114,9 @@ function ofRow(spec: PolicyLossSpec, loss: PolicyLoss, start: CustomLossRows) {
 function ofFunction(loss: CustomLoss, rows: CustomLossRows): Evaluated {
   const { loss: value, dLogProbs: grad } = loss(rows);
   if (value === undefined)
-    throw new InputError('checkPolicyLoss needs the value of the loss. Return { loss, dLogProbs } from your loss function.');
+    throw new InputError(
+      'checkPolicyLoss needs the value of the loss. Return { loss, dLogProbs } from your loss function.',
+    );
   return { loss: value, grad };
 }
 
