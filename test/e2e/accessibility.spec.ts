@@ -11,7 +11,7 @@ import {
   isFull,
   openDrawer,
   openPage,
-  skipUnlessFull,
+  testInFull,
   test,
   TINY,
 } from './demo.ts';
@@ -55,34 +55,33 @@ test('axe finds nothing from idle to stopped, with every panel opened', async ({
   await expectNoViolations(page, 'stopped, result and ways to save open', DARK);
 });
 
-test('axe finds nothing with a result from a link, with a link to copy by hand, and in the recorded run', async ({
-  page,
-}) => {
-  skipUnlessFull();
-  // Simulates a browser that forbids access to the clipboard.
-  await page.addInitScript(() => {
-    Clipboard.prototype.writeText = () => Promise.reject(new DOMException('no', 'NotAllowedError'));
-  });
-  const history = [1, 2, 3].map((step) => ({ 'training/global_step': step, 'critic/score/mean': step / 4 }));
-  const sent = await encodeResult({ history, adapter: 'a GPU', seconds: 480, trainedTokens: 6000, changes: [] });
-  await page.goto(`${address({ seed: 3 })}#r=${sent}`);
-  await expect(page.getByRole('region', { name: 'Shared run' })).toContainText('3 steps, seed 3, 8 min');
-  await page.getByRole('button', { name: 'Copy link' }).click();
-  const link = page.getByLabel('Copy this link');
-  await expect(link).toHaveValue(/\?seed=3#r=/);
-  await link.focus();
-  expect(
-    await link.evaluate((input: HTMLInputElement) => input.value.slice(input.selectionStart!, input.selectionEnd!)),
-  ).toBe(await link.inputValue());
-  await expectNoViolations(page, 'a result from a link, to be copied by hand', DARK);
-  await page.getByRole('button', { name: 'Close' }).click();
-  await page.getByRole('button', { name: 'Watch a recorded run' }).click();
-  await expect(page.getByRole('region', { name: 'Recorded run' })).toBeVisible();
-  await expectNoViolations(page, 'recorded run', DARK);
-});
+testInFull(
+  'axe finds nothing with a result from a link, with a link to copy by hand, and in the recorded run',
+  async ({ page }) => {
+    // Simulates a browser that forbids access to the clipboard.
+    await page.addInitScript(() => {
+      Clipboard.prototype.writeText = () => Promise.reject(new DOMException('no', 'NotAllowedError'));
+    });
+    const history = [1, 2, 3].map((step) => ({ 'training/global_step': step, 'critic/score/mean': step / 4 }));
+    const sent = await encodeResult({ history, adapter: 'a GPU', seconds: 480, trainedTokens: 6000, changes: [] });
+    await page.goto(`${address({ seed: 3 })}#r=${sent}`);
+    await expect(page.getByRole('region', { name: 'Shared run' })).toContainText('3 steps, seed 3, 8 min');
+    await page.getByRole('button', { name: 'Copy link' }).click();
+    const link = page.getByLabel('Copy this link');
+    await expect(link).toHaveValue(/\?seed=3#r=/);
+    await link.focus();
+    expect(
+      await link.evaluate((input: HTMLInputElement) => input.value.slice(input.selectionStart!, input.selectionEnd!)),
+    ).toBe(await link.inputValue());
+    await expectNoViolations(page, 'a result from a link, to be copied by hand', DARK);
+    await page.getByRole('button', { name: 'Close' }).click();
+    await page.getByRole('button', { name: 'Watch a recorded run' }).click();
+    await expect(page.getByRole('region', { name: 'Recorded run' })).toBeVisible();
+    await expectNoViolations(page, 'recorded run', DARK);
+  },
+);
 
-test('axe finds nothing in a failed run', async ({ page }) => {
-  skipUnlessFull();
+testInFull('axe finds nothing in a failed run', async ({ page }) => {
   await page.route(/engine\.worker/, (route) => route.fulfill({ status: 404, body: '' }));
   await openPage(page, TINY);
   await page.getByRole('button', { name: 'Start' }).click();
@@ -90,8 +89,7 @@ test('axe finds nothing in a failed run', async ({ page }) => {
   await expectNoViolations(page, 'failed');
 });
 
-test('axe finds nothing without a GPU', async ({ page }) => {
-  skipUnlessFull();
+testInFull('axe finds nothing without a GPU', async ({ page }) => {
   await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
   await page.goto(address());
   await expectState(page, 'no-gpu');

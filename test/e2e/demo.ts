@@ -71,8 +71,11 @@ export async function fromStep(page: Page, action: RegExp): Promise<void> {
 
 export const isFull = process.env['FULL_TESTS'] === '1';
 
-/** Skips the test unless --full is given. Called in the first line of a test whose behaviour the everyday tests cover in another way. */
-export const skipUnlessFull = (): void => base.skip(!isFull, 'npm test -- --full');
+/** Declares a test that only --full runs, unless it `isEveryday`. Declared as skipped, it opens no page. */
+export const testIf = (isEveryday: boolean): typeof test.only => (isFull || isEveryday ? test : test.skip);
+
+/** Declares a test of behaviour that the everyday tests cover in another way. */
+export const testInFull = testIf(false);
 
 /** Skips the test unless --full is given and the engine is real. Called in the first line of a test that takes minutes on a real engine. */
 export const onlyInFull = (): void =>

@@ -4,7 +4,7 @@
  */
 
 import { expect, type Page } from '@playwright/test';
-import { expectState, expectStep, openPage, test, TINY } from './demo.ts';
+import { expectState, expectStep, openPage, test, testInFull, TINY } from './demo.ts';
 
 const tries = (page: Page) => page.locator('#rollouts');
 
@@ -20,7 +20,7 @@ async function selectText(page: Page): Promise<void> {
 
 const selected = (page: Page) => page.evaluate(() => getSelection()!.toString());
 
-test('a held problem is dropped when another run starts', async ({ page, engine }) => {
+testInFull('a held problem is dropped when another run starts', async ({ page, engine }) => {
   engine.upTo(0);
   await openPage(page, TINY);
   await page.getByRole('button', { name: 'Start' }).click();

@@ -9,7 +9,8 @@ import {
   expectPoints,
   expectState,
   openDrawer,
-  skipUnlessFull,
+  testIf,
+  testInFull,
   test,
   TINY,
 } from './demo.ts';
@@ -101,87 +102,84 @@ const SIZES = [
 const EVERYDAY = 1280;
 
 for (const size of SIZES)
-  test(`training at ${size.width} px: the shown problem changes only when a step is complete, and nothing moves`, async ({
-    page,
-    engine,
-  }) => {
-    if (size.width !== EVERYDAY) skipUnlessFull();
-    await page.setViewportSize(size);
-    const settings = { ...TINY, steps: 5, n: 8, 'data.trainBatchSize': 16, 'actor.ppoMiniBatchSize': 16 };
-    await page.goto(address({ ...settings, 'data.maxResponseLength': 160 }));
-    await expect(page.locator('#rollouts .try').first()).toBeVisible();
-    engine.upTo(0);
-    await page.getByRole('button', { name: 'Start' }).click();
-    await engine.endStep(1);
-    await expect(page.locator('#rollouts .label')).toContainText('Step 1,');
-    const look = page.getByRole('button', { name: 'Inspect tokens' }).first();
-    await look.focus();
-    await watchTries(page);
-    for (const step of [2, 3, 4]) {
-      await engine.endStep(step);
-      await expect(page.locator('#rollouts .picker .label')).toContainText(`Step ${step},`);
-    }
-    const frames = await page.evaluate(
-      () => (globalThis as unknown as { frames: { shown: string; says: boolean; y: number }[] }).frames,
-    );
-    expect(new Set(frames.map(({ shown }) => shown)).size, 'problems shown in steps 1 to 4').toBeLessThanOrEqual(4);
-    const places = new Set(frames.map(({ y }) => y));
-    console.log(`layout shift in three steps ${await shifts(page)}, ${frames.length} frames`);
-    expect(new Set(frames.map(({ says }) => says)), 'the sentence is shown in every frame').toEqual(new Set([true]));
-    expect(places.size, 'places of the sentence').toBe(1);
-    expect(await shifts(page)).toBeLessThanOrEqual(0.02);
-    await expect(look, 'the focus stays on the button').toBeFocused();
-  });
+  testIf(size.width === EVERYDAY)(
+    `training at ${size.width} px: the shown problem changes only when a step is complete, and nothing moves`,
+    async ({ page, engine }) => {
+      await page.setViewportSize(size);
+      const settings = { ...TINY, steps: 5, n: 8, 'data.trainBatchSize': 16, 'actor.ppoMiniBatchSize': 16 };
+      await page.goto(address({ ...settings, 'data.maxResponseLength': 160 }));
+      await expect(page.locator('#rollouts .try').first()).toBeVisible();
+      engine.upTo(0);
+      await page.getByRole('button', { name: 'Start' }).click();
+      await engine.endStep(1);
+      await expect(page.locator('#rollouts .label')).toContainText('Step 1,');
+      const look = page.getByRole('button', { name: 'Inspect tokens' }).first();
+      await look.focus();
+      await watchTries(page);
+      for (const step of [2, 3, 4]) {
+        await engine.endStep(step);
+        await expect(page.locator('#rollouts .picker .label')).toContainText(`Step ${step},`);
+      }
+      const frames = await page.evaluate(
+        () => (globalThis as unknown as { frames: { shown: string; says: boolean; y: number }[] }).frames,
+      );
+      expect(new Set(frames.map(({ shown }) => shown)).size, 'problems shown in steps 1 to 4').toBeLessThanOrEqual(4);
+      const places = new Set(frames.map(({ y }) => y));
+      console.log(`layout shift in three steps ${await shifts(page)}, ${frames.length} frames`);
+      expect(new Set(frames.map(({ says }) => says)), 'the sentence is shown in every frame').toEqual(new Set([true]));
+      expect(places.size, 'places of the sentence').toBe(1);
+      expect(await shifts(page)).toBeLessThanOrEqual(0.02);
+      await expect(look, 'the focus stays on the button').toBeFocused();
+    },
+  );
 
 for (const width of [360, 390])
-  test(`on a phone of ${width} px there is one column, the result and a curve first, buttons in reach`, async ({
-    page,
-    engine,
-  }) => {
-    if (width !== 360) skipUnlessFull();
-    await page.setViewportSize({ width, height: 780 });
-    await load(page);
-    expect(await shifts(page), 'layout shift while loading').toBeLessThanOrEqual(0.03);
-    const start = await boxOf(page, '#start');
-    expect(start.y + start.height).toBeLessThanOrEqual(780);
-    await expect(page.locator('#charts figure').first(), 'empty curves before a run').toBeHidden();
-    await runTwoSteps(page, engine);
-    const [headline, curve, tries] = [
-      await boxOf(page, '#headline'),
-      await boxOf(page, '[data-chart="reward"]'),
-      await boxOf(page, '#rollouts'),
-    ];
-    expect(headline.y + headline.height).toBeLessThanOrEqual(curve.y);
-    expect(curve.y + curve.height, 'the result and a curve are on the first screen').toBeLessThan(780 - 61);
-    expect(curve.y + curve.height).toBeLessThanOrEqual(tries.y);
-    const isCut = await page.locator('#status-now').evaluate((of) => of.scrollWidth > of.clientWidth);
-    expect(isCut, 'the status is cut').toBe(false);
-    await expectNoSideScroll(page);
-  });
+  testIf(width === 360)(
+    `on a phone of ${width} px there is one column, the result and a curve first, buttons in reach`,
+    async ({ page, engine }) => {
+      await page.setViewportSize({ width, height: 780 });
+      await load(page);
+      expect(await shifts(page), 'layout shift while loading').toBeLessThanOrEqual(0.03);
+      const start = await boxOf(page, '#start');
+      expect(start.y + start.height).toBeLessThanOrEqual(780);
+      await expect(page.locator('#charts figure').first(), 'empty curves before a run').toBeHidden();
+      await runTwoSteps(page, engine);
+      const [headline, curve, tries] = [
+        await boxOf(page, '#headline'),
+        await boxOf(page, '[data-chart="reward"]'),
+        await boxOf(page, '#rollouts'),
+      ];
+      expect(headline.y + headline.height).toBeLessThanOrEqual(curve.y);
+      expect(curve.y + curve.height, 'the result and a curve are on the first screen').toBeLessThan(780 - 61);
+      expect(curve.y + curve.height).toBeLessThanOrEqual(tries.y);
+      const isCut = await page.locator('#status-now').evaluate((of) => of.scrollWidth > of.clientWidth);
+      expect(isCut, 'the status is cut').toBe(false);
+      await expectNoSideScroll(page);
+    },
+  );
 
 for (const size of SIZES)
-  test(`a visitor who returns at ${size.width} px sees the newest run in its place, from the top`, async ({
-    page,
-    engine,
-  }) => {
-    if (size.width !== EVERYDAY) skipUnlessFull();
-    await page.setViewportSize(size);
-    const settings = { steps: 3, n: 8, 'data.trainBatchSize': 16, 'actor.ppoMiniBatchSize': 16 };
-    await watchShifts(page);
-    await page.goto(address({ ...TINY, ...settings, 'trainer.valBeforeTrain': true, 'trainer.saveFreq': 1 }));
-    await expect(page.locator('#rollouts .try').first()).toBeVisible();
-    engine.upTo(0);
-    await page.getByRole('button', { name: 'Start' }).click();
-    await engine.endStep(2);
-    await expectKept(page, 2);
-    page.on('dialog', (dialog) => void dialog.accept());
-    await page.reload();
-    await expect(page.locator('.offer').getByRole('button', { name: 'Resume' })).toBeInViewport({ ratio: 1 });
-    await expect(page.locator('#rollouts .try').first()).toBeVisible();
-    await expect(page.locator('.step-menu')).toBeVisible();
-    expect(await shifts(page), 'layout shift').toBeLessThanOrEqual(0.02);
-    expect(await page.evaluate(() => scrollY), 'scrolled by').toBe(0);
-  });
+  testIf(size.width === EVERYDAY)(
+    `a visitor who returns at ${size.width} px sees the newest run in its place, from the top`,
+    async ({ page, engine }) => {
+      await page.setViewportSize(size);
+      const settings = { steps: 3, n: 8, 'data.trainBatchSize': 16, 'actor.ppoMiniBatchSize': 16 };
+      await watchShifts(page);
+      await page.goto(address({ ...TINY, ...settings, 'trainer.valBeforeTrain': true, 'trainer.saveFreq': 1 }));
+      await expect(page.locator('#rollouts .try').first()).toBeVisible();
+      engine.upTo(0);
+      await page.getByRole('button', { name: 'Start' }).click();
+      await engine.endStep(2);
+      await expectKept(page, 2);
+      page.on('dialog', (dialog) => void dialog.accept());
+      await page.reload();
+      await expect(page.locator('.offer').getByRole('button', { name: 'Resume' })).toBeInViewport({ ratio: 1 });
+      await expect(page.locator('#rollouts .try').first()).toBeVisible();
+      await expect(page.locator('.step-menu')).toBeVisible();
+      expect(await shifts(page), 'layout shift').toBeLessThanOrEqual(0.02);
+      expect(await page.evaluate(() => scrollY), 'scrolled by').toBe(0);
+    },
+  );
 
 /**
  * Returns a list of elements that are cut off: text with an ellipsis, a headline or status taller than its space, elements beyond the right
@@ -206,41 +204,40 @@ function cutOff({ mayScroll }: { mayScroll: boolean }): string[] {
 }
 
 for (const { width, height } of SIZES)
-  test(`nothing is cut at ${width} x ${height}: idle, running, pausing, done, with the drawer open`, async ({
-    page,
-    engine,
-  }) => {
-    if (width !== EVERYDAY) skipUnlessFull();
-    await page.setViewportSize({ width, height });
-    const settings = { steps: 3, n: 8, 'data.trainBatchSize': 16, 'actor.ppoMiniBatchSize': 16 };
-    await page.goto(address({ ...TINY, ...settings, 'trainer.valBeforeTrain': true, 'data.valMaxSamples': 256 }));
-    const expectWhole = async (state: string) =>
-      expect(await page.evaluate(cutOff, { mayScroll: width < 640 }), `cut, ${state}`).toEqual([]);
-    await expect(page.locator('#rollouts .try').first()).toBeVisible();
-    await expectWhole('idle');
-    engine.upTo(0);
-    await page.getByRole('button', { name: 'Start' }).click();
-    await engine.endStep(1);
-    await expect(page.locator('#status-now')).toHaveText(/^Evaluating the untrained model, \d+ of 256$/);
-    await expectWhole('running, the longest status');
-    await page.getByRole('button', { name: 'Pause' }).click();
-    await expect(page.locator('#status-now')).toContainText('then pauses');
-    await expectWhole('pausing');
-    engine.open();
-    await expectState(page, 'paused');
-    await page.getByRole('button', { name: 'Resume' }).click();
-    await expectState(page, 'done');
-    await expect(page.locator('#result canvas')).toBeVisible();
-    await expectWhole('done');
-    await openDrawer(page, 'settings');
-    await expectWhole('drawer open');
-    const close = page.locator('#drawer-head').getByRole('button', { name: 'Close' });
-    await expect(close).toBeInViewport({ ratio: 1 });
-    await close.click({ trial: true }); // nothing covers it
-  });
+  testIf(width === EVERYDAY)(
+    `nothing is cut at ${width} x ${height}: idle, running, pausing, done, with the drawer open`,
+    async ({ page, engine }) => {
+      await page.setViewportSize({ width, height });
+      const settings = { steps: 3, n: 8, 'data.trainBatchSize': 16, 'actor.ppoMiniBatchSize': 16 };
+      await page.goto(address({ ...TINY, ...settings, 'trainer.valBeforeTrain': true, 'data.valMaxSamples': 256 }));
+      const expectWhole = async (state: string) =>
+        expect(await page.evaluate(cutOff, { mayScroll: width < 640 }), `cut, ${state}`).toEqual([]);
+      await expect(page.locator('#rollouts .try').first()).toBeVisible();
+      await expectWhole('idle');
+      engine.upTo(0);
+      await page.getByRole('button', { name: 'Start' }).click();
+      await engine.endStep(1);
+      await expect(page.locator('#status-now')).toHaveText(/^Evaluating the untrained model, \d+ of 256$/);
+      await expectWhole('running, the longest status');
+      await page.getByRole('button', { name: 'Pause' }).click();
+      await expect(page.locator('#status-now')).toContainText('then pauses');
+      await expectWhole('pausing');
+      engine.open();
+      await expectState(page, 'paused');
+      await page.getByRole('button', { name: 'Resume' }).click();
+      await expectState(page, 'done');
+      await expect(page.locator('#result canvas')).toBeVisible();
+      await expectWhole('done');
+      await openDrawer(page, 'settings');
+      await expectWhole('drawer open');
+      const close = page.locator('#drawer-head').getByRole('button', { name: 'Close' });
+      await expect(close).toBeInViewport({ ratio: 1 });
+      await close.click({ trial: true }); // nothing covers it
+    },
+  );
 
-test('without scripts the page says what it needs', async ({ playwright, launchOptions, baseURL }) => {
-  skipUnlessFull(); // it starts a separate browser
+testInFull('without scripts the page says what it needs', async ({ playwright, launchOptions, baseURL }) => {
+  // it starts a separate browser
   const args = [...launchOptions.args!, '--blink-settings=scriptEnabled=false'];
   const browser = await playwright.chromium.launch({ ...launchOptions, args });
   const page = await browser.newPage();

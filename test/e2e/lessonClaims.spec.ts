@@ -4,14 +4,14 @@ import { expect, type Page } from '@playwright/test';
 import { EXERCISES } from '../../demo/lessons/6-claims/exercises.ts';
 import { NUMBERS } from '../../demo/lessons/6-claims/stills.ts';
 import { COLOURS, expectNoViolations } from './axe.ts';
-import { isFull, skipUnlessFull, test } from './demo.ts';
+import { isFull, testInFull, test } from './demo.ts';
 import { expectNarrow, figure, openLessonAt, solveSome } from './lesson.ts';
 
 const LESSON = '/lessons/6-claims/index.html';
 const openLesson = (page: Page, rest = '') => openLessonAt(page, LESSON + rest, '.draw');
 
-test('lesson 6 is done by keyboard alone, and evaluates in the tab', async ({ page }) => {
-  skipUnlessFull(); // lessons 1, 3 and 7 are built of the same parts
+testInFull('lesson 6 is done by keyboard alone, and evaluates in the tab', async ({ page }) => {
+  // lessons 1, 3 and 7 are built of the same parts
   const wrong = await openLesson(page);
   const last = figure(page, '6.5');
   await expect(last.locator('.says')).toContainText('Predict first');
@@ -55,8 +55,7 @@ test('lesson 6 is done by keyboard alone, and evaluates in the tab', async ({ pa
 test.describe('360 px', () => {
   test.use({ viewport: { width: 360, height: 740 } });
 
-  test('lesson 6 does not scroll sideways', async ({ page }) => {
-    skipUnlessFull();
+  testInFull('lesson 6 does not scroll sideways', async ({ page }) => {
     await openLesson(page);
     await page.getByRole('button', { name: 'Look without a guess' }).click();
     await expectNarrow(page, false);
@@ -66,8 +65,7 @@ test.describe('360 px', () => {
 test.describe('without JavaScript', () => {
   test.use({ javaScriptEnabled: false });
 
-  test('lesson 6 shows its text and its pictures', async ({ page }) => {
-    skipUnlessFull();
+  testInFull('lesson 6 shows its text and its pictures', async ({ page }) => {
     await page.goto(LESSON);
     for (const number of ['6.1', '6.2', '6.3', '6.4', '6.5'])
       await expect(figure(page, number).locator('svg')).toBeVisible();

@@ -3,13 +3,13 @@
 import { expect } from '@playwright/test';
 import { encodeResult } from '../../demo/state/address/share.ts';
 import { COLOURS, expectNoViolations } from './axe.ts';
-import { isFull, skipUnlessFull, test } from './demo.ts';
+import { isFull, testInFull, test } from './demo.ts';
 import { expectNarrow, figure, openLessonAt } from './lesson.ts';
 
 const LESSON = '/lessons/7-faults/index.html';
 const COLOURS_NOW = isFull ? COLOURS : { light: COLOURS.light };
 
-test('lesson 7: a run is diagnosed by keyboard alone, and repaired in the tab', async ({ page }) => {
+testInFull('lesson 7: a run is diagnosed by keyboard alone, and repaired in the tab', async ({ page }) => {
   const wrong = await openLessonAt(page, LESSON);
   const first = figure(page, '7.1');
   await page.getByRole('button', { name: 'Run 2', exact: true }).press('Enter');
@@ -108,8 +108,7 @@ test('the class board draws the curves of pasted links, and names the damaged on
   expect(wrong).toEqual([]);
 });
 
-test('the handout prints on three pages, and the schedule names only lessons that exist', async ({ page }) => {
-  skipUnlessFull();
+testInFull('the handout prints on three pages, and the schedule names only lessons that exist', async ({ page }) => {
   await openLessonAt(page, '/lessons/handout/index.html');
   const pages = (await page.pdf({ preferCSSPageSize: true })).toString('latin1').match(/\/Type\s*\/Page\b(?!s)/g);
   expect(pages).toHaveLength(3);
@@ -134,16 +133,14 @@ test.describe('360 px', () => {
     '/lessons/teach/index.html',
     '/lessons/handout/index.html',
   ])
-    test(`${address} does not scroll sideways`, async ({ page }) => {
-      skipUnlessFull();
+    testInFull(`${address} does not scroll sideways`, async ({ page }) => {
       await openLessonAt(page, address);
       if (address === LESSON) await page.getByRole('button', { name: 'Look without a guess' }).click();
       await expectNarrow(page, false);
     });
 });
 
-test('without a GPU the runs can be diagnosed, and the live button says what is missing', async ({ page }) => {
-  skipUnlessFull();
+testInFull('without a GPU the runs can be diagnosed, and the live button says what is missing', async ({ page }) => {
   await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
   await openLessonAt(page, LESSON);
   await page.getByRole('button', { name: 'Look without a guess' }).click();
@@ -157,8 +154,7 @@ test('without a GPU the runs can be diagnosed, and the live button says what is 
 test.describe('without JavaScript', () => {
   test.use({ javaScriptEnabled: false });
 
-  test('the lesson shows its text and the rewards of six runs', async ({ page }) => {
-    skipUnlessFull();
+  testInFull('the lesson shows its text and the rewards of six runs', async ({ page }) => {
     await page.goto(LESSON);
     await expect(figure(page, '7.1').locator('svg')).toHaveCount(6);
   });

@@ -5,7 +5,7 @@
 import { expect, type Page } from '@playwright/test';
 import { EXERCISES } from '../../demo/lessons/2-losses/exercises.ts';
 import { COLOURS, expectNoViolations } from './axe.ts';
-import { isFull, skipUnlessFull, test } from './demo.ts';
+import { isFull, testInFull, test } from './demo.ts';
 import { expectNarrow, figure, openLessonAt, solveSome, write } from './lesson.ts';
 
 const LESSON = '/lessons/2-losses/index.html';
@@ -17,8 +17,8 @@ const OWN = `export function loss({ advantage, ratio, clipLow }) {
 }
 `;
 
-test('lesson 2 is done by keyboard alone, and draws an own loss with the others', async ({ page }) => {
-  skipUnlessFull(); // lessons 1, 3 and 7 are built of the same parts
+testInFull('lesson 2 is done by keyboard alone, and draws an own loss with the others', async ({ page }) => {
+  // lessons 1, 3 and 7 are built of the same parts
   const wrong = await openLesson(page);
   const first = figure(page, '2.1');
   await expect(first.locator('.says')).toHaveText(
@@ -73,31 +73,31 @@ test('lesson 2 is done by keyboard alone, and draws an own loss with the others'
   expect(wrong).toEqual([]);
 });
 
-test('a link draws the loss that is in it', async ({ page }) => {
-  skipUnlessFull();
+testInFull('a link draws the loss that is in it', async ({ page }) => {
   await openLesson(page, `?embed=2.1#advantage=1&code=${encodeURIComponent(OWN)}`);
   await expect(figure(page, '2.1').locator('.says')).toContainText('Yours pulls +1.30');
   await expect(figure(page, '2.3')).toBeHidden();
 });
 
-test('without a GPU every figure of lesson 2 draws, and the live button says what is missing', async ({ page }) => {
-  skipUnlessFull();
-  await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
-  await openLesson(page);
-  await page.getByRole('button', { name: 'Look without a guess' }).click();
-  await expect(figure(page, '2.2').locator('.token').first()).toBeVisible();
-  await expect(figure(page, '2.3').locator('svg')).toBeVisible();
-  await figure(page, '2.2')
-    .getByRole('button', { name: /^Make the updates here/ })
-    .click();
-  await expect(figure(page, '2.2')).toContainText('Training needs WebGPU, which this browser lacks.');
-});
+testInFull(
+  'without a GPU every figure of lesson 2 draws, and the live button says what is missing',
+  async ({ page }) => {
+    await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
+    await openLesson(page);
+    await page.getByRole('button', { name: 'Look without a guess' }).click();
+    await expect(figure(page, '2.2').locator('.token').first()).toBeVisible();
+    await expect(figure(page, '2.3').locator('svg')).toBeVisible();
+    await figure(page, '2.2')
+      .getByRole('button', { name: /^Make the updates here/ })
+      .click();
+    await expect(figure(page, '2.2')).toContainText('Training needs WebGPU, which this browser lacks.');
+  },
+);
 
 test.describe('360 px', () => {
   test.use({ viewport: { width: 360, height: 740 } });
 
-  test('lesson 2 does not scroll sideways, and shows one loss at a time', async ({ page }) => {
-    skipUnlessFull();
+  testInFull('lesson 2 does not scroll sideways, and shows one loss at a time', async ({ page }) => {
     await openLesson(page);
     await page.getByRole('button', { name: 'Look without a guess' }).click();
     await expect(page.locator('.one-loss').filter({ visible: true })).toHaveCount(1);
@@ -110,8 +110,7 @@ test.describe('360 px', () => {
 test.describe('without JavaScript', () => {
   test.use({ javaScriptEnabled: false });
 
-  test('lesson 2 shows its text and its pictures', async ({ page }) => {
-    skipUnlessFull();
+  testInFull('lesson 2 shows its text and its pictures', async ({ page }) => {
     await page.goto(LESSON);
     await expect(figure(page, '2.2').getByRole('table')).toBeVisible();
     for (const number of ['2.1', '2.3']) await expect(figure(page, number).locator('svg').first()).toBeVisible();

@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import { runnerImport } from 'vite';
 import type * as lesson from '../../demo/lessons/3-run/exercises.ts';
 import { COLOURS, expectNoViolations } from './axe.ts';
-import { isFull, skipUnlessFull, test } from './demo.ts';
+import { isFull, testInFull, test } from './demo.ts';
 import { expectNarrow, figure, openLessonAt, solveSome, write } from './lesson.ts';
 
 const openLesson = (page: Page, query = '') =>
@@ -89,8 +89,7 @@ test('a link gives a lesson no code to run', async ({ page }) => {
   await expect(figure(page, '3.1')).not.toContainText('throw');
 });
 
-test('without a GPU every figure of lesson 3 draws, and the loop says what is missing', async ({ page }) => {
-  skipUnlessFull();
+testInFull('without a GPU every figure of lesson 3 draws, and the loop says what is missing', async ({ page }) => {
   await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
   await openLesson(page);
   await lookWithoutGuesses(page);
@@ -104,8 +103,7 @@ test('without a GPU every figure of lesson 3 draws, and the loop says what is mi
 test.describe('360 px', () => {
   test.use({ viewport: { width: 360, height: 740 } });
 
-  test('lesson 3 does not scroll sideways, also with larger text', async ({ page }) => {
-    skipUnlessFull();
+  testInFull('lesson 3 does not scroll sideways, also with larger text', async ({ page }) => {
     await openLesson(page);
     await lookWithoutGuesses(page);
     await expectNarrow(page);

@@ -5,14 +5,14 @@ import { readFileSync } from 'node:fs';
 import { EXERCISES } from '../../demo/lessons/5-stale/exercises.ts';
 import { delaysOf, NUMBERS } from '../../demo/lessons/5-stale/stills.ts';
 import { COLOURS, expectNoViolations } from './axe.ts';
-import { isFull, skipUnlessFull, test } from './demo.ts';
+import { isFull, testInFull, test } from './demo.ts';
 import { expectNarrow, figure, openLessonAt, solveSome, write } from './lesson.ts';
 
 const LESSON = '/lessons/5-stale/index.html';
 const openLesson = (page: Page, rest = '') => openLessonAt(page, LESSON + rest, '.rows');
 
-test('lesson 5 is done by keyboard alone, and its loop trains three steps in the tab', async ({ page }) => {
-  skipUnlessFull(); // lessons 1, 3 and 7 are built of the same parts
+testInFull('lesson 5 is done by keyboard alone, and its loop trains three steps in the tab', async ({ page }) => {
+  // lessons 1, 3 and 7 are built of the same parts
   const wrong = await openLesson(page);
   const rows = figure(page, '5.1');
   await rows.getByLabel('Pipeline').selectOption('on-policy');
@@ -51,8 +51,7 @@ test('lesson 5 is done by keyboard alone, and its loop trains three steps in the
   expect(wrong).toEqual([]);
 });
 
-test('without a GPU every figure of lesson 5 draws, and the loop says what is missing', async ({ page }) => {
-  skipUnlessFull();
+testInFull('without a GPU every figure of lesson 5 draws, and the loop says what is missing', async ({ page }) => {
   await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
   await openLesson(page);
   await page.getByRole('button', { name: 'Look without a guess' }).click();
@@ -66,8 +65,7 @@ test('without a GPU every figure of lesson 5 draws, and the loop says what is mi
 test.describe('360 px', () => {
   test.use({ viewport: { width: 360, height: 740 } });
 
-  test('lesson 5 does not scroll sideways, also with larger text', async ({ page }) => {
-    skipUnlessFull();
+  testInFull('lesson 5 does not scroll sideways, also with larger text', async ({ page }) => {
     await openLesson(page);
     await page.getByRole('button', { name: 'Look without a guess' }).click();
     await expectNarrow(page);
@@ -77,8 +75,7 @@ test.describe('360 px', () => {
 test.describe('without JavaScript', () => {
   test.use({ javaScriptEnabled: false });
 
-  test('lesson 5 shows its text and its pictures', async ({ page }) => {
-    skipUnlessFull();
+  testInFull('lesson 5 shows its text and its pictures', async ({ page }) => {
     await page.goto(LESSON);
     await expect(figure(page, '5.1').locator('li')).toHaveCount(8);
     for (const number of ['5.2', '5.3', '5.4']) await expect(figure(page, number).locator('svg')).toBeVisible();

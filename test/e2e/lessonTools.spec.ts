@@ -4,7 +4,7 @@ import { expect, type Page } from '@playwright/test';
 import { EXERCISES } from '../../demo/lessons/4-tools/exercises.ts';
 import { NUMBERS } from '../../demo/lessons/4-tools/stills.ts';
 import { COLOURS, expectNoViolations } from './axe.ts';
-import { isFull, skipUnlessFull, test } from './demo.ts';
+import { isFull, testInFull, test } from './demo.ts';
 import { expectNarrow, figure, openLessonAt, solveSome, write } from './lesson.ts';
 
 const LESSON = '/lessons/4-tools/index.html';
@@ -16,8 +16,8 @@ export const run = () => 'none';
 `;
 const openLesson = (page: Page, rest = '') => openLessonAt(page, LESSON + rest, '.authored');
 
-test('lesson 4 is done by keyboard alone, and trains on a reward in the tab', async ({ page, engine }) => {
-  skipUnlessFull(); // lessons 1, 3 and 7 are built of the same parts
+testInFull('lesson 4 is done by keyboard alone, and trains on a reward in the tab', async ({ page, engine }) => {
+  // lessons 1, 3 and 7 are built of the same parts
   const wrong = await openLesson(page);
   const first = figure(page, '4.1');
   await expect(first.locator('.says')).toContainText('100% of the group');
@@ -91,8 +91,7 @@ test('lesson 4 is done by keyboard alone, and trains on a reward in the tab', as
 test.describe('360 px', () => {
   test.use({ viewport: { width: 360, height: 740 } });
 
-  test('lesson 4 does not scroll sideways', async ({ page }) => {
-    skipUnlessFull();
+  testInFull('lesson 4 does not scroll sideways', async ({ page }) => {
     await openLesson(page);
     const look = page.getByRole('button', { name: 'Look without a guess' });
     await look.nth(1).click();
@@ -104,8 +103,7 @@ test.describe('360 px', () => {
 test.describe('without JavaScript', () => {
   test.use({ javaScriptEnabled: false });
 
-  test('lesson 4 shows its text and its pictures', async ({ page }) => {
-    skipUnlessFull();
+  testInFull('lesson 4 shows its text and its pictures', async ({ page }) => {
     await page.goto(LESSON);
     for (const number of ['4.1', '4.2', '4.4']) await expect(figure(page, number).getByRole('table')).toBeVisible();
     await expect(figure(page, '4.3').locator('svg')).toBeVisible();

@@ -3,7 +3,7 @@
 import { expect, type Page } from '@playwright/test';
 import { EXERCISES } from '../../demo/lessons/1-groups/exercises.ts';
 import { COLOURS, expectNoViolations } from './axe.ts';
-import { isFull, skipUnlessFull, test } from './demo.ts';
+import { isFull, testInFull, test } from './demo.ts';
 import { exercise, expectNarrow, figure, openLessonAt, solveSome, write } from './lesson.ts';
 
 const LESSON = '/lessons/1-groups/index.html';
@@ -51,8 +51,7 @@ test('the styles of the kit come before those of a lesson, which overrule them',
   }
 });
 
-test('every mistake of an exercise gets its own sentence, then the hint and the answer', async ({ page }) => {
-  skipUnlessFull();
+testInFull('every mistake of an exercise gets its own sentence, then the hint and the answer', async ({ page }) => {
   await openLesson(page);
   for (const one of EXERCISES) {
     if (one.kind !== 'code') continue;
@@ -68,8 +67,7 @@ test('every mistake of an exercise gets its own sentence, then the hint and the 
   }
 });
 
-test('without a GPU every figure draws, and the live button says what is missing', async ({ page }) => {
-  skipUnlessFull();
+testInFull('without a GPU every figure draws, and the live button says what is missing', async ({ page }) => {
   await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
   await openLesson(page);
   await page.getByRole('button', { name: 'Look without a guess' }).click();
@@ -81,8 +79,7 @@ test('without a GPU every figure draws, and the live button says what is missing
   await expect(figure(page, '1.1')).toContainText('The recorded tries stay.');
 });
 
-test('an address shows one figure alone, with its controls as moved and one hidden', async ({ page }) => {
-  skipUnlessFull();
+testInFull('an address shows one figure alone, with its controls as moved and one hidden', async ({ page }) => {
   await openLesson(page, '?embed=1.1&hide=method,code#problem=3');
   await expect(figure(page, '1.1')).toContainText('Ben buys 2 eggs');
   await expect(figure(page, '1.1').getByLabel('Method')).toHaveCount(0);
@@ -93,8 +90,7 @@ test('an address shows one figure alone, with its controls as moved and one hidd
 test.describe('360 px', () => {
   test.use({ viewport: { width: 360, height: 740 } });
 
-  test('the lesson does not scroll sideways, also with larger text', async ({ page }) => {
-    skipUnlessFull();
+  testInFull('the lesson does not scroll sideways, also with larger text', async ({ page }) => {
     await openLesson(page);
     await page.getByRole('button', { name: 'Look without a guess' }).click();
     await expectNarrow(page);
@@ -104,8 +100,7 @@ test.describe('360 px', () => {
 test.describe('without JavaScript', () => {
   test.use({ javaScriptEnabled: false });
 
-  test('the lesson shows its text and its pictures', async ({ page }) => {
-    skipUnlessFull();
+  testInFull('the lesson shows its text and its pictures', async ({ page }) => {
     await page.goto(LESSON);
     await expect(figure(page, '1.1').getByRole('table')).toHaveCount(2);
     for (const number of ['1.2', '1.3']) await expect(figure(page, number).locator('svg')).toBeVisible();

@@ -9,7 +9,8 @@ import {
   expectStep,
   inkOf,
   openPage,
-  skipUnlessFull,
+  testIf,
+  testInFull,
   test,
   TINY,
 } from './demo.ts';
@@ -254,27 +255,28 @@ const PARTS: [string, RegExp, (page: Page) => Promise<void>][] = [
 ];
 
 for (const [what, part, use] of PARTS)
-  test(`an update of the page that has removed ${what} is reported, with a reload`, async ({ page }) => {
-    if (what !== 'the editor') skipUnlessFull();
-    const errors: string[] = [];
-    page.on('pageerror', ({ message }) => errors.push(message));
-    await openPage(page, TINY);
-    await expect(page.locator('#rollouts .try').first()).toBeVisible();
-    await update(page, part);
-    await use(page);
-    const notice = page.locator('.notice.missing');
-    await expect(notice).toContainText(
-      'This page was updated. The version that is open here is no longer on its server. Reload the page to continue.',
-    );
-    expect(errors).toEqual([]);
-    await page.unrouteAll();
-    await notice.getByRole('button', { name: 'Reload' }).click();
-    await expect(notice).toHaveCount(0);
-    await expect(page.locator('#adapter')).toHaveAttribute('data-software', 'true');
-  });
+  testIf(what === 'the editor')(
+    `an update of the page that has removed ${what} is reported, with a reload`,
+    async ({ page }) => {
+      const errors: string[] = [];
+      page.on('pageerror', ({ message }) => errors.push(message));
+      await openPage(page, TINY);
+      await expect(page.locator('#rollouts .try').first()).toBeVisible();
+      await update(page, part);
+      await use(page);
+      const notice = page.locator('.notice.missing');
+      await expect(notice).toContainText(
+        'This page was updated. The version that is open here is no longer on its server. Reload the page to continue.',
+      );
+      expect(errors).toEqual([]);
+      await page.unrouteAll();
+      await notice.getByRole('button', { name: 'Reload' }).click();
+      await expect(notice).toHaveCount(0);
+      await expect(page.locator('#adapter')).toHaveAttribute('data-software', 'true');
+    },
+  );
 
-test('an update that has removed the trainer or its worker is reported at Start', async ({ page }) => {
-  skipUnlessFull();
+testInFull('an update that has removed the trainer or its worker is reported at Start', async ({ page }) => {
   await page.addInitScript(() => {
     window.requestIdleCallback = () => 0; // nothing is opened ahead
   });
@@ -309,35 +311,37 @@ test('a run in a page that was updated is saved before the reload, and resumed a
   await expectPoints(page, 'reward', 4);
 });
 
-test('a part of the page that is missing without an update, or without the network, is reported as such', async ({
-  page,
-}) => {
-  skipUnlessFull();
-  await openPage(page);
-  await expect(page.locator('#rollouts .try').first()).toBeVisible();
-  await page.route(/\/panel-.*\.js/, (route) => route.fulfill({ status: 404, body: '' }));
-  const open = () => page.getByRole('button', { name: /^Change reward, loss/ }).click();
-  await open();
-  await expect(page.locator('.notice.error')).toContainText(
-    'A part of this page is missing. Its server does not send it',
-  );
-  await open();
-  await page.route('**/*', (route) => route.abort());
-  await open();
-  await expect(page.locator('.notice.error')).toContainText('The server of this page does not answer.');
-});
+testInFull(
+  'a part of the page that is missing without an update, or without the network, is reported as such',
+  async ({ page }) => {
+    await openPage(page);
+    await expect(page.locator('#rollouts .try').first()).toBeVisible();
+    await page.route(/\/panel-.*\.js/, (route) => route.fulfill({ status: 404, body: '' }));
+    const open = () => page.getByRole('button', { name: /^Change reward, loss/ }).click();
+    await open();
+    await expect(page.locator('.notice.error')).toContainText(
+      'A part of this page is missing. Its server does not send it',
+    );
+    await open();
+    await page.route('**/*', (route) => route.abort());
+    await open();
+    await expect(page.locator('.notice.error')).toContainText('The server of this page does not answer.');
+  },
+);
 
-test("an update that has removed a lesson's editor is reported there, and the plain field stays", async ({ page }) => {
-  skipUnlessFull();
-  await update(page, /\/editor-.*\.js/);
-  await page.goto('/lessons/1-groups/index.html');
-  await page.locator('[data-exercise] .cell').first().scrollIntoViewIfNeeded();
-  await expect(page.locator('main .notice')).toHaveText(
-    'This page was updated. The version that is open here is no longer on its server. Reload the page to continue. ' +
-      'Solved exercises are kept. Reload',
-  );
-  await expect(page.locator('[data-exercise] .cell textarea').first()).toBeVisible();
-});
+testInFull(
+  "an update that has removed a lesson's editor is reported there, and the plain field stays",
+  async ({ page }) => {
+    await update(page, /\/editor-.*\.js/);
+    await page.goto('/lessons/1-groups/index.html');
+    await page.locator('[data-exercise] .cell').first().scrollIntoViewIfNeeded();
+    await expect(page.locator('main .notice')).toHaveText(
+      'This page was updated. The version that is open here is no longer on its server. Reload the page to continue. ' +
+        'Solved exercises are kept. Reload',
+    );
+    await expect(page.locator('[data-exercise] .cell textarea').first()).toBeVisible();
+  },
+);
 
 test('numbers that are not finite end the run, with the step and the reason', async ({ page }) => {
   await openPage(page, { ...TINY, lr: '3e38', 'actor.optim.weightDecay': 10 });

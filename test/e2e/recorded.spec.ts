@@ -1,16 +1,7 @@
 /** Tests the recorded run: without WebGPU the page shows it, and says that it is a recording. */
 
 import { expect } from '@playwright/test';
-import {
-  address,
-  expectNoSideScroll,
-  expectPoints,
-  expectState,
-  openPage,
-  points,
-  skipUnlessFull,
-  test,
-} from './demo.ts';
+import { address, expectNoSideScroll, expectPoints, expectState, openPage, points, testInFull, test } from './demo.ts';
 
 test('without WebGPU a recorded run plays, is paused and scrubbed', async ({ page }) => {
   await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
@@ -51,8 +42,7 @@ test('without WebGPU a recorded run plays, is paused and scrubbed', async ({ pag
   await expectNoSideScroll(page);
 });
 
-test('with WebGPU a button plays the recorded run, and closes it', async ({ page }) => {
-  skipUnlessFull();
+testInFull('with WebGPU a button plays the recorded run, and closes it', async ({ page }) => {
   await page.emulateMedia({ reducedMotion: 'reduce' });
   await openPage(page);
   await page.getByRole('button', { name: 'Watch a recorded run' }).click();

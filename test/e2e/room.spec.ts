@@ -16,7 +16,7 @@ import { checkMadeUp, Controller, fakeWorker, madeUp, type Saved } from '../room
 import { deferred } from '../scripted/gate.ts';
 import { hasNatsServer, selfSigned, TestRoom } from '../natsServer.ts';
 import { expectNoViolations } from './axe.ts';
-import { expectNoSideScroll, skipUnlessFull, test } from './demo.ts';
+import { expectNoSideScroll, testInFull, test } from './demo.ts';
 import { openFor, realRoom, region, tile } from './realRoom.ts';
 import type { RoomPage } from './roomPage.ts';
 
@@ -267,8 +267,7 @@ test('the page reports a lost connection, continues when it is back, and can lea
   }
 });
 
-test('on a phone the question and the work fit the screen', async ({ page }) => {
-  skipUnlessFull();
+testInFull('on a phone the question and the work fit the screen', async ({ page }) => {
   const real = await realRoom();
   await page.setViewportSize({ width: 360, height: 740 });
   const expectToFit = async (what: string) => {

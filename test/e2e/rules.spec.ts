@@ -11,6 +11,7 @@ import {
   openDrawer,
   openPage,
   test,
+  testInFull,
   TINY,
   fromStep,
 } from './demo.ts';
@@ -221,7 +222,7 @@ test('"Break it" asks for a guess, applies at once, measures every 5 steps, and 
   await expect(page.getByRole('textbox', { name: 'Code of the reward' })).toBeVisible();
 });
 
-test('the lesson "cheat" is worked through: each screen checks what was done', async ({ page, engine }) => {
+testInFull('the lesson "cheat" is worked through: each screen checks what was done', async ({ page, engine }) => {
   engine.upTo(4);
   await page.goto(`${address(QUICK)}&lesson=cheat`);
   const lesson = page.getByRole('complementary', { name: 'Lesson' });

@@ -2,7 +2,7 @@
 
 import { expect, type Page } from '@playwright/test';
 import { NEXT } from '../../demo/state/stage.ts';
-import { address, expectState, fromStep, openDrawer, openPage, skipUnlessFull, test, TINY } from './demo.ts';
+import { address, expectState, fromStep, openDrawer, openPage, testInFull, test, TINY } from './demo.ts';
 
 const button = (page: Page, name: string | RegExp) => page.getByRole('button', { name, exact: true });
 const expectStage = (page: Page, name: keyof typeof NEXT) =>
@@ -14,8 +14,8 @@ const walked = (page: Page) =>
     performance.getEntriesByType('mark').flatMap(({ name }) => /^webgrpo stage: (.*)/.exec(name)?.[1] ?? []),
   );
 
-test('every transition between stages can be walked, and no other happens', async ({ page }) => {
-  skipUnlessFull(); // other tests walk them too, and a forbidden one throws there
+testInFull('every transition between stages can be walked, and no other happens', async ({ page }) => {
+  // other tests walk them too, and a forbidden one throws there
   const seen = new Set<string>();
   const note = async () => (await walked(page)).forEach((one) => seen.add(one));
   const byLink = address({ ...TINY, 'model.path': 'org/tiny', hub: 'https://hub.example', autostart: '' });

@@ -8,7 +8,7 @@ import { expect, type Page } from '@playwright/test';
 import type { TestGate } from '../scripted/gate.ts';
 import { hasNatsServer } from '../natsServer.ts';
 import { COLOURS, expectNoViolations } from './axe.ts';
-import { address, expectPoints, expectState, fromStep, openDrawer, skipUnlessFull, test } from './demo.ts';
+import { address, expectPoints, expectState, fromStep, openDrawer, testIf, test } from './demo.ts';
 import { openFor, realRoom, region, tile } from './realRoom.ts';
 
 const PICTURES = process.env['PICTURES'];
@@ -352,15 +352,13 @@ for (const [device, widths, use] of [
     };
 
     for (const [name, { reach, at }] of Object.entries(STATES))
-      test(name, async ({ page, engine }) => {
-        if (PICTURES === undefined) skipUnlessFull();
+      testIf(PICTURES !== undefined)(name, async ({ page, engine }) => {
         await reach(page, engine);
         await look(page, name, at);
       });
 
     for (const [name, reach] of Object.entries(ROOM))
-      test(`room, ${name}`, async ({ page }) => {
-        if (PICTURES === undefined) skipUnlessFull();
+      testIf(PICTURES !== undefined)(`room, ${name}`, async ({ page }) => {
         test.skip(!hasNatsServer(), 'nats-server is not installed');
         const real = await realRoom();
         try {

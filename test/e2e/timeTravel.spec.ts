@@ -1,7 +1,7 @@
 /** Tests an earlier step of a run: its tries, the same step trained again bit for bit, and a fork from that step. */
 
 import { expect, type Page } from '@playwright/test';
-import { expectState, expectStep, openPage, test, TINY, fromStep } from './demo.ts';
+import { expectState, expectStep, openPage, test, testInFull, TINY, fromStep } from './demo.ts';
 
 /** Settings with which tries get different rewards, so that the weights change. */
 const THREE = {
@@ -83,7 +83,7 @@ test('a run is taken back to a step, replayed bit for bit, and continued from th
   });
 });
 
-test('a fork opens the settings where they are seen, and only its own button starts', async ({ page }) => {
+testInFull('a fork opens the settings where they are seen, and only its own button starts', async ({ page }) => {
   await openPage(page, { ...THREE, 'trainer.saveFreq': 2, steps: 4 });
   await page.getByRole('button', { name: 'Start', exact: true }).click();
   await expectState(page, 'done');

@@ -1,7 +1,7 @@
 /** Tests the main purpose of the page: the reward rises, curves and conversations show it, and the page stays responsive. */
 
 import { expect, type Page } from '@playwright/test';
-import { expectPoints, expectState, inkOf, isFull, openPage, skipUnlessFull, test, TINY, waitForStep } from './demo.ts';
+import { expectPoints, expectState, inkOf, isFull, openPage, testInFull, test, TINY, waitForStep } from './demo.ts';
 import { expectShortTasks, watchMainThread } from './mainThread.ts';
 import { downloadedLines, type Line } from './savedLines.ts';
 
@@ -34,8 +34,7 @@ test('trains in the page until the reward rises', async ({ page, browser }) => {
   await expectConversations(page);
 });
 
-test('the limits of this GPU predict a step, in the sentence about this machine', async ({ page }) => {
-  skipUnlessFull();
+testInFull('the limits of this GPU predict a step, in the sentence about this machine', async ({ page }) => {
   await openPage(page, { ...TINY, steps: 3 });
   await page.getByRole('button', { name: 'Start' }).click();
   await expectState(page, 'done');

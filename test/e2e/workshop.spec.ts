@@ -4,7 +4,7 @@
  */
 
 import { expect, type Page } from '@playwright/test';
-import { expectState, onlyInFull, skipUnlessFull, test, waitForStep } from './demo.ts';
+import { expectState, onlyInFull, testInFull, test, waitForStep } from './demo.ts';
 
 /** Changes the loss of a running page so that it pulls no token, and waits until the curve of the gradient norm shows it. */
 async function stopEveryPull(page: Page, onApply: () => void): Promise<void> {
@@ -103,44 +103,44 @@ async function workThrough(page: Page): Promise<number> {
   return places.length;
 }
 
-test('the workshop is walked: questions, every lesson with its live parts and links, questions again', async ({
-  page,
-}) => {
-  skipUnlessFull();
-  test.skip(test.info().project.name !== 'scripted', 'a real engine needs minutes for the live parts');
-  const wrong: string[] = [];
-  page.on('pageerror', (error) => wrong.push(error.message));
-  await page.goto('/');
-  await page.getByRole('button', { name: 'Start' }).click();
-  await waitForStep(page, 1);
-  await page.getByRole('button', { name: 'Stop', exact: true }).click();
-  await expectState(page, 'done');
-  await page.getByRole('link', { name: 'lessons' }).click();
-  await answerQuestions(page, 'Before the first lesson');
-  await expect(page.getByText('Your answers are kept in this browser.')).toBeVisible();
-  await expectLinks(page);
-  const titles = await page.locator('[data-lesson] a').allInnerTexts();
-  await page.getByRole('link', { name: titles[0] }).click();
-  let live = 0;
-  for (const [i, title] of titles.entries()) {
-    await test.step(title, async () => {
-      await expect(page.getByRole('heading', { level: 1 })).toHaveText(title);
-      live += await workThrough(page);
-      await expectLinks(page);
-      const next = page.getByRole('navigation', { name: 'Next' }).getByRole('link');
-      await expect(next).toContainText(titles[i + 1] ?? 'The six questions again');
-      await next.click();
-    });
-  }
-  expect(live).toBeGreaterThanOrEqual(titles.length);
-  await page.getByRole('button', { name: 'I have done the lessons: ask me again' }).click();
-  await answerQuestions(page, 'After the last lesson');
-  await expect(page.getByRole('region', { name: 'Your answers' })).toContainText('Right before: ');
-  for (const place of ['For the instructor', 'Handout', 'Class board']) {
-    await page.getByRole('link', { name: place }).click();
-    await expect(page.getByRole('heading', { level: 1 })).toBeVisible();
+testInFull(
+  'the workshop is walked: questions, every lesson with its live parts and links, questions again',
+  async ({ page }) => {
+    test.skip(test.info().project.name !== 'scripted', 'a real engine needs minutes for the live parts');
+    const wrong: string[] = [];
+    page.on('pageerror', (error) => wrong.push(error.message));
+    await page.goto('/');
+    await page.getByRole('button', { name: 'Start' }).click();
+    await waitForStep(page, 1);
+    await page.getByRole('button', { name: 'Stop', exact: true }).click();
+    await expectState(page, 'done');
+    await page.getByRole('link', { name: 'lessons' }).click();
+    await answerQuestions(page, 'Before the first lesson');
+    await expect(page.getByText('Your answers are kept in this browser.')).toBeVisible();
     await expectLinks(page);
-    await page.getByRole('link', { name: 'lessons', exact: true }).first().click();
-  }
-  expect(wrong).toEqual([]);
-});
+    const titles = await page.locator('[data-lesson] a').allInnerTexts();
+    await page.getByRole('link', { name: titles[0] }).click();
+    let live = 0;
+    for (const [i, title] of titles.entries()) {
+      await test.step(title, async () => {
+        await expect(page.getByRole('heading', { level: 1 })).toHaveText(title);
+        live += await workThrough(page);
+        await expectLinks(page);
+        const next = page.getByRole('navigation', { name: 'Next' }).getByRole('link');
+        await expect(next).toContainText(titles[i + 1] ?? 'The six questions again');
+        await next.click();
+      });
+    }
+    expect(live).toBeGreaterThanOrEqual(titles.length);
+    await page.getByRole('button', { name: 'I have done the lessons: ask me again' }).click();
+    await answerQuestions(page, 'After the last lesson');
+    await expect(page.getByRole('region', { name: 'Your answers' })).toContainText('Right before: ');
+    for (const place of ['For the instructor', 'Handout', 'Class board']) {
+      await page.getByRole('link', { name: place }).click();
+      await expect(page.getByRole('heading', { level: 1 })).toBeVisible();
+      await expectLinks(page);
+      await page.getByRole('link', { name: 'lessons', exact: true }).first().click();
+    }
+    expect(wrong).toEqual([]);
+  },
+);

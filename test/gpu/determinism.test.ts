@@ -7,6 +7,7 @@ import { initWeights } from '../../src/model/params.ts';
 import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
 import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts';
+import { isFull } from './full.ts';
 import { tinyConfig } from './tinyModel.ts';
 
 const isTime = (name: string) => name.startsWith('timing') || name.startsWith('perf/');
@@ -38,12 +39,17 @@ async function run(seed: number, totalTrainingSteps: number): Promise<Metrics[]>
   return history.map((metrics) => Object.fromEntries(Object.entries(metrics).filter(([name]) => !isTime(name))));
 }
 
-test('two runs with one seed give identical metrics but for times; another seed does not', async () => {
-  const [first, second, other] = [await run(5, 2), await run(5, 2), await run(6, 1)];
-  expect(second).toEqual(first);
-  // The first line is the evaluation before the first step.
-  expect(other[1]['actor/grad_norm']).not.toBe(first[1]['actor/grad_norm']);
-  expect(other[1]['actor/grad_norm']).toBeGreaterThan(0);
-  expect(Math.max(...first.map((m) => m['training/rollout_probs_diff_max'] ?? 0))).toBe(0);
-  expect(first.at(-1)!['actor/grad_norm']).toBeGreaterThan(0);
-}, 240_000);
+// The everyday tests compare whole runs with stored curves, bit for bit.
+test.runIf(isFull)(
+  'two runs with one seed give identical metrics but for times; another seed does not',
+  async () => {
+    const [first, second, other] = [await run(5, 2), await run(5, 2), await run(6, 1)];
+    expect(second).toEqual(first);
+    // The first line is the evaluation before the first step.
+    expect(other[1]['actor/grad_norm']).not.toBe(first[1]['actor/grad_norm']);
+    expect(other[1]['actor/grad_norm']).toBeGreaterThan(0);
+    expect(Math.max(...first.map((m) => m['training/rollout_probs_diff_max'] ?? 0))).toBe(0);
+    expect(first.at(-1)!['actor/grad_norm']).toBeGreaterThan(0);
+  },
+  240_000,
+);

@@ -50,9 +50,8 @@ async function pairOf(
 const FORMS: [string, Partial<EngineSpec>][] = [
   ['every weight', {}],
   ['every weight, float16', { dtype: 'float16' }],
-  ['adapters over int8', { lora, weightFormat: 'int8' }],
 ];
-if (isFull) FORMS.push(['adapters', { lora }]);
+if (isFull) FORMS.push(['adapters', { lora }], ['adapters over int8', { lora, weightFormat: 'int8' }]);
 
 describe.each(FORMS)('two devices: %s', (_, form) => {
   test('weights trained on one device are used on the other after a sync, with the results of one device', async ({
