@@ -13,10 +13,12 @@ interface PickerProps {
   chosen: Group;
   /** Number of problems of the step. Problems without tries have a button too, so that no button moves or loses the focus. */
   expected: number;
+  /** Number of tries that each problem gets. Buttons have room for their dots, so that no row wraps when tries arrive. */
+  triesEach: number;
 }
 
 /** The row of problems. */
-export function Picker({ groups, chosen, expected }: PickerProps) {
+export function Picker({ groups, chosen, expected, triesEach }: PickerProps) {
   const list = useRef<HTMLDivElement>(null);
   const place = groups.indexOf(chosen);
   const onKeyDown = (event: KeyboardEvent) => {
@@ -30,7 +32,7 @@ export function Picker({ groups, chosen, expected }: PickerProps) {
   return (
     <div class="groups" role="toolbar" aria-label="Problems of this step" ref={list} onKeyDown={onKeyDown}>
       {Array.from({ length: Math.max(groups.length, expected) }, (_, g) => (
-        <Problem key={g} number={g + 1} group={groups[g]} isChosen={g === place} />
+        <Problem key={g} number={g + 1} group={groups[g]} isChosen={g === place} triesEach={triesEach} />
       ))}
     </div>
   );
@@ -54,10 +56,11 @@ interface ProblemProps {
   /** Tries of the problem; undefined if no try is scored yet. */
   group: Group | undefined;
   isChosen: boolean;
+  triesEach: number;
 }
 
 /** The button of a problem. It is redrawn only when the problem's tries have changed. */
-function Problem({ number, group: shown, isChosen }: ProblemProps) {
+function Problem({ number, group: shown, isChosen, triesEach }: ProblemProps) {
   const [group, marks] = [shown?.group, (shown?.tries ?? []).map(isRight)];
   return useMemo(() => {
     const right = marks.filter(Boolean).length;
@@ -74,21 +77,25 @@ function Problem({ number, group: shown, isChosen }: ProblemProps) {
         onClick={() => group !== undefined && pickGroup(group)}
       >
         {number}
-        {marks.length > MAX_DOTS ? <Share of={right / marks.length} /> : <Dots marks={marks} />}
+        {marks.length > MAX_DOTS ? (
+          <Share of={right / marks.length} />
+        ) : (
+          <Dots marks={marks} places={triesEach > MAX_DOTS ? 0 : triesEach} />
+        )}
       </button>
     );
-  }, [number, group, isChosen, marks.join()]);
+  }, [number, group, isChosen, triesEach, marks.join()]);
 }
 
-/** Draws a filled dot for each right try and an open one for each wrong try. */
-function Dots({ marks }: { marks: readonly boolean[] }) {
+/** Draws a filled dot for each right try and an open one for each wrong try, in the width of at least `places` dots. */
+function Dots({ marks, places }: { marks: readonly boolean[]; places: number }) {
   const dots = (wanted: boolean, r: number) =>
     marks
       .map((mark, i) =>
         mark === wanted ? `M${i * 8 + 4 - r} 4a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0` : '',
       )
       .join('');
-  const width = marks.length * 8;
+  const width = Math.max(marks.length, places) * 8;
   return (
     <svg class="dots" viewBox={`0 0 ${width} 8`} width={width} height="8" aria-hidden="true">
       <path class="dot-right" d={dots(true, 3.5)} />

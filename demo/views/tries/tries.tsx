@@ -55,7 +55,12 @@ export function Tries() {
             {isHeld.value ? 'Back to live' : 'Live'}
           </button>
         </span>
-        <Picker groups={groups} chosen={chosen} expected={problemsExpected(tries)} />
+        <Picker
+          groups={groups}
+          chosen={chosen}
+          expected={problemsExpected(tries)}
+          triesEach={configOf(tries[0].step)?.rollout.n ?? 0}
+        />
       </div>
       <Problem key={`${tries[0].step} ${chosen.group}`} shown={chosen.tries[0]} />
       <Columns group={chosen} />
