@@ -236,8 +236,8 @@ for (const { width, height } of SIZES)
     },
   );
 
+// Only in --full, because it starts a separate browser.
 testInFull('without scripts the page says what it needs', async ({ playwright, launchOptions, baseURL }) => {
-  // it starts a separate browser
   const args = [...launchOptions.args!, '--blink-settings=scriptEnabled=false'];
   const browser = await playwright.chromium.launch({ ...launchOptions, args });
   const page = await browser.newPage();

@@ -10,8 +10,8 @@ import { expectNarrow, figure, openLessonAt, solveSome } from './lesson.ts';
 const LESSON = '/lessons/6-claims/index.html';
 const openLesson = (page: Page, rest = '') => openLessonAt(page, LESSON + rest, '.draw');
 
+// The everyday tests work through lessons 1 and 3, which are built of the same parts.
 testInFull('lesson 6 is done by keyboard alone, and evaluates in the tab', async ({ page }) => {
-  // lessons 1, 3 and 7 are built of the same parts
   const wrong = await openLesson(page);
   const last = figure(page, '6.5');
   await expect(last.locator('.says')).toContainText('Predict first');

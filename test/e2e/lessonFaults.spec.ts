@@ -9,6 +9,7 @@ import { expectNarrow, figure, openLessonAt } from './lesson.ts';
 const LESSON = '/lessons/7-faults/index.html';
 const COLOURS_NOW = isFull ? COLOURS : { light: COLOURS.light };
 
+// The everyday tests work through lessons 1 and 3, which are built of the same parts.
 testInFull('lesson 7: a run is diagnosed by keyboard alone, and repaired in the tab', async ({ page }) => {
   const wrong = await openLessonAt(page, LESSON);
   const first = figure(page, '7.1');

@@ -17,8 +17,8 @@ const OWN = `export function loss({ advantage, ratio, clipLow }) {
 }
 `;
 
+// The everyday tests work through lessons 1 and 3, which are built of the same parts.
 testInFull('lesson 2 is done by keyboard alone, and draws an own loss with the others', async ({ page }) => {
-  // lessons 1, 3 and 7 are built of the same parts
   const wrong = await openLesson(page);
   const first = figure(page, '2.1');
   await expect(first.locator('.says')).toHaveText(

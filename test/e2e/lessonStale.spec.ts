@@ -11,8 +11,8 @@ import { expectNarrow, figure, openLessonAt, solveSome, write } from './lesson.t
 const LESSON = '/lessons/5-stale/index.html';
 const openLesson = (page: Page, rest = '') => openLessonAt(page, LESSON + rest, '.rows');
 
+// The everyday tests work through lessons 1 and 3, which are built of the same parts.
 testInFull('lesson 5 is done by keyboard alone, and its loop trains three steps in the tab', async ({ page }) => {
-  // lessons 1, 3 and 7 are built of the same parts
   const wrong = await openLesson(page);
   const rows = figure(page, '5.1');
   await rows.getByLabel('Pipeline').selectOption('on-policy');

@@ -16,8 +16,8 @@ export const run = () => 'none';
 `;
 const openLesson = (page: Page, rest = '') => openLessonAt(page, LESSON + rest, '.authored');
 
+// The everyday tests work through lessons 1 and 3, which are built of the same parts.
 testInFull('lesson 4 is done by keyboard alone, and trains on a reward in the tab', async ({ page, engine }) => {
-  // lessons 1, 3 and 7 are built of the same parts
   const wrong = await openLesson(page);
   const first = figure(page, '4.1');
   await expect(first.locator('.says')).toContainText('100% of the group');

@@ -14,8 +14,8 @@ const walked = (page: Page) =>
     performance.getEntriesByType('mark').flatMap(({ name }) => /^webgrpo stage: (.*)/.exec(name)?.[1] ?? []),
   );
 
+// The everyday tests walk these transitions too, one by one, and a forbidden one throws there.
 testInFull('every transition between stages can be walked, and no other happens', async ({ page }) => {
-  // other tests walk them too, and a forbidden one throws there
   const seen = new Set<string>();
   const note = async () => (await walked(page)).forEach((one) => seen.add(one));
   const byLink = address({ ...TINY, 'model.path': 'org/tiny', hub: 'https://hub.example', autostart: '' });
