@@ -183,7 +183,7 @@ export const page: CampaignPart = {
     const server = await createServer({
       configFile: resolve('vite.config.ts'),
       logLevel: 'error',
-      server: { port: 0 },
+      server: { port: 0, watch: null }, // a watcher can outlive the server, and would keep the process alive
     });
     await server.listen();
     const origin = server.resolvedUrls!.local[0].replace(/\/$/, '').replace('localhost', '127.0.0.1');
