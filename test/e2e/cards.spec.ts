@@ -7,7 +7,7 @@ import { expect } from '@playwright/test';
 import { ggufModel } from '../../src/extensions/gguf/index.ts';
 import { readCheckpoint } from '../../src/node.ts';
 import { startHub } from '../hubServer.ts';
-import { address, expectPoints, expectState, onlyInFull, openPage, roundTrip, test, TINY } from './demo.ts';
+import { address, expectPoints, expectState, onlyOnReal, testInFull, openPage, roundTrip, test, TINY } from './demo.ts';
 
 /** Returns the shipped model as a GGUF file. */
 const shippedGguf = async () =>
@@ -98,8 +98,8 @@ test('a card whose recipe cannot be loaded is not left marked; of two cards, the
   await expect(page).toHaveURL(/\?config=reverse-text$/);
 });
 
-test('reverse-text trains its start model once, and reuses it the second time', async ({ page }) => {
-  onlyInFull();
+testInFull('reverse-text trains its start model once, and reuses it the second time', async ({ page }) => {
+  onlyOnReal();
   const small = { config: 'reverse-text', steps: 2, 'data.valMaxSamples': 4, 'trainer.valBeforeTrain': false };
   await openPage(page, small);
   await page.getByRole('button', { name: 'Start' }).click();
@@ -114,8 +114,8 @@ test('reverse-text trains its start model once, and reuses it the second time', 
   expect(workers, 'one to train in, none to imitate in').toBe(1);
 });
 
-test('every recipe of the cards trains a step', async ({ page }) => {
-  onlyInFull();
+testInFull('every recipe of the cards trains a step', async ({ page }) => {
+  onlyOnReal();
   await openPage(page);
   const names = await page
     .locator('.card input[value]')
