@@ -2,11 +2,10 @@
 
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { expect } from '@playwright/test';
 import { ggufModel } from '../../src/extensions/gguf/index.ts';
 import { readCheckpoint } from '../../src/node.ts';
-import { startHub } from '../hubServer.ts';
+import { startHub, portOf } from '../hubServer.ts';
 import { address, expectPoints, expectState, onlyOnReal, testInFull, openPage, roundTrip, test, TINY } from './demo.ts';
 
 /** Returns the shipped model as a GGUF file. */
@@ -216,7 +215,7 @@ test('a model that cannot be read is named with the reason and with what to do, 
     else response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>hub</title>');
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const endpoint = `http://127.0.0.1:${portOf(server)}`;
   await openPage(page, { hub: endpoint });
   await page.getByRole('radio', { name: /^Your model/ }).check();
   const [field, problem] = [page.getByLabel('Model name on the Hub'), page.locator('.hub .field-problem')];

@@ -42,7 +42,9 @@ test.each([
   const settings = words.some((word) => word.endsWith('.yaml')) ? [`trainer.defaultLocalDir=${runs}`] : [];
   const { status, stdout, said } = await webgrpo([command, ...words, ...settings]);
   vi.unstubAllEnvs();
-  expect(said).toEqual([expect.stringMatching(/^VK_ICD_FILENAMES names "\/nowhere\/icd\.json", which cannot be read\./)]);
+  expect(said).toEqual([
+    expect.stringMatching(/^VK_ICD_FILENAMES names "\/nowhere\/icd\.json", which cannot be read\./),
+  ]);
   expect([stdout, status, existsSync(runs)]).toEqual(['', 1, false]);
 });
 

@@ -2,7 +2,6 @@
 
 import { mkdtempSync, readFileSync } from 'node:fs';
 import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
@@ -19,7 +18,7 @@ import { initWeights } from '../../src/model/params.ts';
 import { readCheckpoint } from '../../src/node.ts';
 import { writeSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { Sha256 } from '../../src/model/checkpoint/sha256.ts';
-import { answerWith, hash, type Hub, SHA, startHub } from '../hubServer.ts';
+import { answerWith, hash, type Hub, SHA, startHub, portOf } from '../hubServer.ts';
 
 const CONFIG = parseModelConfig({
   architectures: ['LlamaForCausalLM'],
@@ -214,7 +213,7 @@ describe('the token', () => {
       response.writeHead(404).end();
     }).listen(0, '0.0.0.0');
     await new Promise((resolve) => server.once('listening', resolve));
-    const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const origin = `http://127.0.0.1:${portOf(server)}`;
     const endpoint = options.endpoint?.replace('ORIGIN', origin);
     const message = await refusal(fetchModel(model(origin), diskStore(cache), { waitMs: 1, ...options, endpoint }));
     server.close();
