@@ -19,6 +19,7 @@ import { readCheckpoint } from '../../src/node.ts';
 import { writeSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { Sha256 } from '../../src/model/checkpoint/sha256.ts';
 import { answerWith, hash, type Hub, SHA, startHub, portOf } from '../hubServer.ts';
+import { holdTimers } from '../timers.ts';
 
 const CONFIG = parseModelConfig({
   architectures: ['LlamaForCausalLM'],
@@ -177,8 +178,10 @@ test('an address with a query is refused without its text, which may be a secret
 });
 
 test('a silent connection is closed, and retried', async () => {
-  hub.faults.set(SHARD, [() => {}]);
+  const passSilence = holdTimers(200);
+  hub.faults.set(SHARD, [() => passSilence()]);
   await fetched({ silenceMs: 200 });
+  vi.restoreAllMocks();
   expect(hub.log.filter((line) => line.startsWith(`/cdn/${SHARD}`))).toHaveLength(2);
 });
 
