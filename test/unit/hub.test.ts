@@ -181,7 +181,7 @@ test('a silent connection is closed, and retried', async () => {
   const passSilence = holdTimers(200);
   hub.faults.set(SHARD, [() => passSilence()]);
   await fetched({ silenceMs: 200 });
-  vi.restoreAllMocks();
+  vi.unstubAllGlobals();
   expect(hub.log.filter((line) => line.startsWith(`/cdn/${SHARD}`))).toHaveLength(2);
 });
 
