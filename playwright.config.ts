@@ -4,6 +4,8 @@ import { webGpuLaunchOptions } from './src/cli/chromium.mjs';
 /** Use another port for a second checkout on the same machine. The next port is used too. */
 const PORT = Number(process.env['E2E_PORT'] ?? 4173);
 const isFull = process.env['FULL_TESTS'] === '1';
+/** True if `npm test` has built the page with the scripted engine. Nothing else runs while Playwright waits for its servers. */
+const isBuilt = process.env['E2E_BUILT'] === '1';
 
 /** Tests that need a real engine or the source's own files. All others test the page with a scripted engine. */
 const REAL = ['train', 'lost', 'fileSystems', 'mcp', 'report', 'firefox'];
@@ -40,7 +42,10 @@ export default defineConfig({
   webServer: [
     { command: vite(at(PORT)), url: url(PORT), reuseExistingServer: false, timeout: GUARD },
     {
-      command: `${vite('build --mode scripted --logLevel error')} && ${vite('preview --mode scripted', at(PORT + 1))}`,
+      command: [
+        ...(isBuilt ? [] : [vite('build --mode scripted --logLevel error')]),
+        vite('preview --mode scripted', at(PORT + 1)),
+      ].join(' && '),
       url: url(PORT + 1),
       reuseExistingServer: false,
       timeout: GUARD,

@@ -88,6 +88,11 @@ const e2e = {
   inChromium: true,
 };
 
+/** Builds the page with the scripted engine for e2e, which builds it itself if this stage did not run. */
+const page = check('e2e-page', bin('vite/bin/vite.js'), 'build', '--mode', 'scripted', '--logLevel', 'error');
+
+const browser = vitest('browser', { needs: 'browser', inChromium: true });
+
 /** Checks that need no other program. They run while missing programs are searched for and installed. */
 const CHECKS = [
   check('types', bin('typescript-7/bin/tsc'), '-p', '.', '--noEmit'),
@@ -103,7 +108,7 @@ const CHECKS = [
  */
 const GROUPS = [
   [
-    [fullCheck('size'), fullCheck('docs', '--check'), vitest('browser', { needs: 'browser', inChromium: true })],
+    [fullCheck('size'), fullCheck('docs', '--check'), browser, { ...page, needs: 'browser' }],
     [vitest('unit', {}, 'unit*')],
   ],
   [[vitest('gpu', { needs: 'adapter' })]],
@@ -303,7 +308,10 @@ try {
   const checks = CHECKS.filter((stage) => stages.includes(stage));
   const [rows] = await Promise.all([runLane(checks, new Map(), files, false), early ?? (needsBrowser && install())]);
   const found = prepare(stages);
-  for (const group of GROUPS) rows.push(...(await runGroup(group, stages, found, files)));
+  for (const group of GROUPS) {
+    rows.push(...(await runGroup(group, stages, found, files)));
+    if (rows.some(({ name, passed }) => name === page.name && passed > 0)) e2e.env = { ...e2e.env, E2E_BUILT: '1' };
+  }
   // With selected test files, or with the additional tests of --full, the shares of time cannot be compared with the stored ones.
   if (files.length === 0) {
     for (const { name } of rows)

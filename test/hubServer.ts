@@ -2,7 +2,14 @@
 
 import { createHash } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { Server } from 'node:net';
+
+/** Returns the port on which a server listens. */
+export function portOf(server: Pick<Server, 'address'>): number {
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('The server listens on no port.');
+  return address.port;
+}
 
 /** Id of the only commit of the repository. */
 export const SHA = '0123456789abcdef0123456789abcdef01234567';
@@ -42,7 +49,7 @@ export async function startHub(files: Map<string, Uint8Array>): Promise<Hub> {
   await new Promise((resolve) => server.once('listening', resolve));
   return {
     ...hub,
-    endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    endpoint: `http://127.0.0.1:${portOf(server)}`,
     etagOf: (file) => etagOf(files.get(file)!),
     cutAfter: (file, bytes) => (response) => {
       const all = files.get(file)!;

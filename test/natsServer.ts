@@ -2,7 +2,7 @@
 
 import { execFileSync, spawn } from 'node:child_process';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { type AddressInfo, createServer } from 'node:net';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect } from '@nats-io/transport-node';
@@ -11,6 +11,7 @@ import { findNatsServer, type ServerOptions } from '../src/cli/room/natsServer.t
 import { type OwnServer, startOwn } from '../src/cli/room/openRoom.ts';
 import { type Connect, enter } from '../src/extensions/rooms/connect.ts';
 import { CONTROLLER, WORKER_RIGHTS } from '../src/extensions/rooms/names.ts';
+import { portOf } from './hubServer.ts';
 
 export const connectByTcp: Connect = (options) => connect(options);
 
@@ -90,7 +91,7 @@ export class TestRoom {
 export async function freePort(): Promise<number> {
   for (;;) {
     const first = await listen(0);
-    const { port } = first.address() as AddressInfo;
+    const port = portOf(first);
     const second = await listen(port + 1).catch(() => undefined);
     for (const server of [first, second]) await new Promise((done) => (server ? server.close(done) : done(undefined)));
     if (second) return port;

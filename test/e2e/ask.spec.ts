@@ -1,7 +1,7 @@
 /** Tests the visitor's own questions: before, during and after training, answered by the start model and the current one. */
 
 import { expect, type Page } from '@playwright/test';
-import { expectState, expectStep, onlyInFull, openPage, test, TINY } from './demo.ts';
+import { expectState, expectStep, onlyOnReal, testInFull, openPage, test, TINY } from './demo.ts';
 import { downloadedLines, untimed } from './savedLines.ts';
 
 const STEPS = 3;
@@ -96,8 +96,8 @@ test('questions before, during and after training do not change the run', async 
   expect(await savedMetrics(page)).toEqual(asked);
 });
 
-test('trained to 0.8: answers and results before training are next to the current ones', async ({ page }) => {
-  onlyInFull();
+testInFull('trained to 0.8: answers and results before training are next to the current ones', async ({ page }) => {
+  onlyOnReal();
   await openPage(page, { steps: 30, 'trainer.testFreq': 0, 'data.valMaxSamples': 128 });
   await page.getByRole('button', { name: 'Start' }).click();
   await expectState(page, 'done');

@@ -2,12 +2,11 @@
 
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { expect } from '@playwright/test';
 import { ggufModel } from '../../src/extensions/gguf/index.ts';
 import { readCheckpoint } from '../../src/node.ts';
-import { startHub } from '../hubServer.ts';
-import { address, expectPoints, expectState, onlyInFull, openPage, roundTrip, test, TINY } from './demo.ts';
+import { startHub, portOf } from '../hubServer.ts';
+import { address, expectPoints, expectState, onlyOnReal, testInFull, openPage, roundTrip, test, TINY } from './demo.ts';
 
 /** Returns the shipped model as a GGUF file. */
 const shippedGguf = async () =>
@@ -98,8 +97,8 @@ test('a card whose recipe cannot be loaded is not left marked; of two cards, the
   await expect(page).toHaveURL(/\?config=reverse-text$/);
 });
 
-test('reverse-text trains its start model once, and reuses it the second time', async ({ page }) => {
-  onlyInFull();
+testInFull('reverse-text trains its start model once, and reuses it the second time', async ({ page }) => {
+  onlyOnReal();
   const small = { config: 'reverse-text', steps: 2, 'data.valMaxSamples': 4, 'trainer.valBeforeTrain': false };
   await openPage(page, small);
   await page.getByRole('button', { name: 'Start' }).click();
@@ -114,8 +113,8 @@ test('reverse-text trains its start model once, and reuses it the second time', 
   expect(workers, 'one to train in, none to imitate in').toBe(1);
 });
 
-test('every recipe of the cards trains a step', async ({ page }) => {
-  onlyInFull();
+testInFull('every recipe of the cards trains a step', async ({ page }) => {
+  onlyOnReal();
   await openPage(page);
   const names = await page
     .locator('.card input[value]')
@@ -216,7 +215,7 @@ test('a model that cannot be read is named with the reason and with what to do, 
     else response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>hub</title>');
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const endpoint = `http://127.0.0.1:${portOf(server)}`;
   await openPage(page, { hub: endpoint });
   await page.getByRole('radio', { name: /^Your model/ }).check();
   const [field, problem] = [page.getByLabel('Model name on the Hub'), page.locator('.hub .field-problem')];

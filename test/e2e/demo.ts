@@ -77,9 +77,9 @@ export const testIf = (isEveryday: boolean): typeof test.only => (isFull || isEv
 /** Declares a test of behaviour that the everyday tests cover in another way. */
 export const testInFull = testIf(false);
 
-/** Skips the test unless --full is given and the engine is real. Called in the first line of a test that takes minutes on a real engine. */
-export const onlyInFull = (): void =>
-  base.skip(!isFull || base.info().project.name !== 'real', 'a real engine takes minutes: npm test -- --full');
+/** Skips the test on a scripted engine. Called in the first line of a `testInFull` that is only about a real engine. */
+export const onlyOnReal = (): void =>
+  base.skip(base.info().project.name !== 'real', 'a real engine takes minutes: npm test -- --full');
 
 export const expectState = (page: Page, wanted: string): Promise<void> =>
   expect(page.locator('body')).toHaveAttribute('data-state', wanted);

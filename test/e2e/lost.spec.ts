@@ -1,7 +1,18 @@
 /** Crashes the GPU process of a real engine: a run continues automatically, and an engine that was lost between runs is replaced. */
 
 import { expect } from '@playwright/test';
-import { expectState, isFull, noticesOf, onlyInFull, openPage, test, TINY, waitForStep, fromStep } from './demo.ts';
+import {
+  expectState,
+  isFull,
+  noticesOf,
+  onlyOnReal,
+  testInFull,
+  openPage,
+  test,
+  TINY,
+  waitForStep,
+  fromStep,
+} from './demo.ts';
 import { type Line, savedLines } from './savedLines.ts';
 
 /** Settings with which tries get different rewards, so that the weights change. */
@@ -34,8 +45,8 @@ test('after a crash of the GPU process the run continues automatically, with the
   if (isFull) expect(trained(lines)).toEqual(trained(await savedLines(unbroken)));
 });
 
-test('a GPU that is lost while the page is idle is not used for training', async ({ own: { page, browser } }) => {
-  onlyInFull();
+testInFull('a GPU that is lost while the page is idle is not used for training', async ({ own: { page, browser } }) => {
+  onlyOnReal();
   const crash = async () => (await browser.newBrowserCDPSession()).send('Browser.crashGpuProcess');
   await openPage(page, TINY);
   await expect(page.locator('#rollouts .try').first()).toBeVisible();
@@ -49,8 +60,8 @@ test('a GPU that is lost while the page is idle is not used for training', async
   expect(page.workers()).toEqual([]);
 });
 
-test('a real engine repeats a reloaded run bit for bit', async ({ page, browser }) => {
-  test.skip(!isFull, 'over the scripted engine: autosave.spec.ts, timeTravel.spec.ts; with --full on this one');
+// The everyday tests repeat runs over the scripted engine: autosave.spec.ts, timeTravel.spec.ts.
+testInFull('a real engine repeats a reloaded run bit for bit', async ({ page, browser }) => {
   const settings = { ...MOVING, steps: 3, 'trainer.saveFreq': 1 };
   const whole = await browser.newPage();
   await openPage(whole, settings);

@@ -4,13 +4,13 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, type Page, test } from '@playwright/test';
 import { build } from 'vite';
 import { serveFolder } from '../../scripts/lib/bundlers.mjs';
 import { freePort } from '../natsServer.ts';
+import { portOf } from '../hubServer.ts';
 
 const EVERYTHING = 'node_modules/@modelcontextprotocol/server-everything/dist/index.js';
 const folder = mkdtempSync(join(tmpdir(), 'webgrpo-mcp-page-'));
@@ -66,7 +66,7 @@ test('a server without CORS is named in one error message', async ({ page: inPag
   const server: Server = createServer((_, response) => response.writeHead(200).end('{}'));
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   await inPage.goto(page.address);
-  const { port } = server.address() as AddressInfo;
+  const port = portOf(server);
   expect(await sumIn(inPage, `http://127.0.0.1:${port}/mcp`)).toBe(
     'the MCP server "all" cannot be reached (Failed to fetch); from a page it must allow this origin by CORS and expose the ' +
       'header Mcp-Session-Id, see docs/guides/mcp.md.',

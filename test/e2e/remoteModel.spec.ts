@@ -6,7 +6,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, type Page } from '@playwright/test';
 import { type Hub, startHub } from '../hubServer.ts';
-import { expectState, onlyInFull, openPage, test, TINY } from './demo.ts';
+import { expectState, onlyOnReal, testInFull, openPage, test, TINY } from './demo.ts';
 
 const FILES = ['config.json', 'tokenizer.json', 'tokenizer_config.json', 'model.safetensors'];
 const WEIGHTS = 'model.safetensors';
@@ -61,8 +61,8 @@ test('a broken download is shown and resumed, and not repeated later', async ({ 
   expect(bytesAsked()).toEqual([]);
 });
 
-test('a download of a closed page is resumed when the page is opened again', async ({ page }) => {
-  onlyInFull();
+testInFull('a download of a closed page is resumed when the page is opened again', async ({ page }) => {
+  onlyOnReal();
   const { broken, half } = stopHalfWay();
   await start(page);
   await expect(line(page)).toContainText(WEIGHTS);

@@ -5,7 +5,6 @@
 
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from '@playwright/test';
@@ -19,6 +18,7 @@ import { expectNoViolations } from './axe.ts';
 import { expectNoSideScroll, testInFull, test } from './demo.ts';
 import { openFor, realRoom, region, tile } from './realRoom.ts';
 import type { RoomPage } from './roomPage.ts';
+import { portOf } from '../hubServer.ts';
 
 test.skip(!hasNatsServer(), 'nats-server is not installed');
 
@@ -34,7 +34,7 @@ test('a page and a Node process train in one room, and the page leaves', async (
   // Localhost is a secure context, as WebGPU requires.
   const host = createServer((_, response) => void response.setHeader('Content-Type', 'text/html').end('<p>room</p>'));
   await new Promise<void>((listening) => host.listen(0, '127.0.0.1', listening));
-  await page.goto(`http://127.0.0.1:${(host.address() as AddressInfo).port}/`);
+  await page.goto(`http://127.0.0.1:${portOf(host)}/`);
   await page.addScriptTag({ type: 'module', content: output[0].code });
   const room = await TestRoom.start();
   const saved: Saved = { trained: [], begun: 0 };

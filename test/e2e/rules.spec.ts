@@ -7,7 +7,7 @@ import {
   expectPoints,
   expectState,
   expectStep,
-  onlyInFull,
+  onlyOnReal,
   openDrawer,
   openPage,
   test,
@@ -269,8 +269,8 @@ async function newest(page: Page, chart: string): Promise<{ value: number; chang
 }
 
 for (const preset of ['reward tool calls', 'reward length', 'reward guessing'])
-  test(`"${preset}" is cheated: the reward rises, and pass@1 falls`, async ({ page }) => {
-    onlyInFull();
+  testInFull(`"${preset}" is cheated: the reward rises, and pass@1 falls`, async ({ page }) => {
+    onlyOnReal();
     await openPage(page, { steps: 40, 'trainer.testFreq': 10, 'data.valMaxSamples': 128 });
     await page.getByRole('button', { name: 'Start' }).click();
     await page.getByRole('button', { name: 'Change reward, loss or tools during the run' }).click();

@@ -4,7 +4,6 @@ import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -13,6 +12,7 @@ import { hasNatsServer } from '../natsServer.ts';
 import { address, expectPoints, expectState, points, test, TINY } from './demo.ts';
 import { figure, openLessonAt, write } from './lesson.ts';
 import { openFor, realRoom, region, tile } from './realRoom.ts';
+import { portOf } from '../hubServer.ts';
 
 const URL_OF_PAGE = 'https://example.org/webgrpo/';
 const query = address(TINY).slice(1);
@@ -38,7 +38,7 @@ test.beforeAll(async () => {
     }
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
-  root = `http://127.0.0.1:${(server.address() as AddressInfo).port}/some/sub/path/`;
+  root = `http://127.0.0.1:${portOf(server)}/some/sub/path/`;
 });
 
 test.afterAll(() => {

@@ -2,9 +2,9 @@
 
 import { readFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { expect, type Page } from '@playwright/test';
 import { expectPoints, expectState, openPage, test, TINY } from './demo.ts';
+import { portOf } from '../hubServer.ts';
 
 let server: Server;
 let asked: string[] = [];
@@ -25,7 +25,7 @@ test.beforeEach(async () => {
 });
 test.afterEach(() => new Promise((resolve) => server.close(resolve)));
 
-const host = () => `127.0.0.1:${(server.address() as AddressInfo).port}`;
+const host = () => `127.0.0.1:${portOf(server)}`;
 const question = (page: Page) => page.locator('.notice.offer');
 
 test('a link asks before anything is fetched, names the host, and takes no for an answer', async ({ page }) => {

@@ -4,7 +4,7 @@
  */
 
 import { expect, type Page } from '@playwright/test';
-import { expectState, onlyInFull, testInFull, test, waitForStep } from './demo.ts';
+import { expectState, onlyOnReal, testInFull, test, waitForStep } from './demo.ts';
 
 /** Changes the loss of a running page so that it pulls no token, and waits until the curve of the gradient norm shows it. */
 async function stopEveryPull(page: Page, onApply: () => void): Promise<void> {
@@ -35,8 +35,8 @@ test('from the start page: start, change the loss, see the curve change', async 
   await stopEveryPull(page, () => engine.upTo(8));
 });
 
-test('the same on a real engine, with its seconds', async ({ page }) => {
-  onlyInFull();
+testInFull('the same on a real engine, with its seconds', async ({ page }) => {
+  onlyOnReal();
   const started = Date.now();
   await page.goto('/');
   await page.getByRole('button', { name: 'Start' }).click();

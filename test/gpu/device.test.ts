@@ -7,6 +7,7 @@ import { packGroups } from '../../src/model/packing.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { rng } from '../random.ts';
+import { isFull } from './full.ts';
 import { withGpu } from './gpu.ts';
 import { tinyConfig, tinyModel } from './tinyModel.ts';
 
@@ -85,7 +86,9 @@ describe('recording', () => {
 });
 
 describe('memory', () => {
-  test('a repeated training step and rollout create no buffer, pipeline or bind group', () =>
+  // The everyday tests run this in Chromium. In Node, steadyStep.test.ts counts the same over whole steps of the trainer.
+  const isSeen = isFull || 'document' in globalThis;
+  test.runIf(isSeen)('a repeated training step and rollout create no buffer, pipeline or bind group', () =>
     withGpu(async (gpu) => {
       const model = tinyModel(gpu);
       const trainer = new WgslEngine(gpu, model, 64);
@@ -124,7 +127,8 @@ describe('memory', () => {
         bindGroups,
       ]);
       expect(after.dispatches).toBeGreaterThan(dispatches + 100);
-    }));
+    }),
+  );
 
   test('a buffer over the device limit is refused with both numbers', () =>
     withGpu((gpu) => {

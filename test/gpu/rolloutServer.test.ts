@@ -1,12 +1,12 @@
 /**
- * Runs a long stream of requests through the engine: memory does not grow, and all slots are used. More tests are in
+ * Runs a long stream of requests through the engine: memory does not grow, and no slot is lost. How many slots are used is tested in
  * test/unit/rolloutServer.test.ts.
  */
 import { expect, test } from 'vitest';
 import { prepareKernels } from '../../src/model/kernels/prepare.ts';
 import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import type { GenerateRequest } from '../../src/rollout/types.ts';
-import { rng } from '../random.ts';
+import { isFull } from './full.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { request } from './rolloutCases.ts';
 import { tinyConfig, tinyModel } from './tinyModel.ts';
@@ -33,7 +33,8 @@ async function stream(
   return tokens;
 }
 
-test('after 10,000 short requests every slot is free, and memory has not grown', { timeout: 300_000 }, () =>
+const REQUESTS = isFull ? 10_000 : 4000;
+test(`after ${REQUESTS} short requests every slot is free, and memory has not grown`, { timeout: 300_000 }, () =>
   withGpu(async () => {
     const gpu = await testGpu();
     const sizes = { maxNumSeqs: 64, slotCapacity: 8, maxPrompts: 8, maxPromptLength: 20, maxBatchedTokens: 512 };
@@ -48,8 +49,8 @@ test('after 10,000 short requests every slot is free, and memory has not grown',
     const { bytes, stagingBytes, pipelines, bindGroups } = gpu.counters;
     await engine.takeStats();
     let resets = 0;
-    const tokens = await stream(engine, 10_000, 128, make, (answered) => {
-      if (answered % 2500 !== 0) return;
+    const tokens = await stream(engine, REQUESTS, 128, make, (answered) => {
+      if (answered % (REQUESTS / 4) !== 0) return;
       resets++;
       return engine.resetCache(); // simulates an update, while requests are in flight
     });
@@ -69,24 +70,3 @@ test('after 10,000 short requests every slot is free, and memory has not grown',
     }
   }),
 );
-
-test('with lengths from 1 to 20, at least 90% of the slots are in use until the last tenth, and less than 5% of the rows are wasted', () =>
-  withGpu(async () => {
-    const sizes = { maxNumSeqs: 16, slotCapacity: 80, maxPrompts: 8, maxPromptLength: 20, maxBatchedTokens: 64 };
-    const gpu = await testGpu();
-    const engine = new WgslRolloutEngine(gpu, tinyModel(gpu, { numHiddenLayers: 1 }), sizes);
-    const r = rng(21);
-    const lengths = Array.from({ length: 200 }, () => 4 * (1 + Math.floor(20 * r.uniform())));
-    const make = (i: number) => ({
-      ...request(i % 4, i, { maxNewTokens: lengths[i], stopTokenIds: [] }),
-      requestId: `${i}`,
-    });
-    let used: { liveRows: number; wastedRows: number; decodeSteps: number } | undefined;
-    await stream(engine, lengths.length, lengths.length, make, async (answered) => {
-      if (answered === 180) used = await engine.takeStats();
-    });
-    const rest = await engine.takeStats();
-    const { liveRows, wastedRows, decodeSteps } = used!;
-    expect((liveRows - wastedRows) / (decodeSteps * sizes.maxNumSeqs)).toBeGreaterThan(0.9);
-    expect((wastedRows + rest.wastedRows) / (liveRows + rest.liveRows)).toBeLessThan(0.05);
-  }));

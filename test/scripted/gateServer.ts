@@ -1,9 +1,9 @@
 /** Serves the gate of a test to the engines of its pages over HTTP. See `engine.worker.ts`. */
 
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import type { Answer } from './engine.worker.ts';
 import { type Moment, TestGate } from './gate.ts';
+import { portOf } from '../hubServer.ts';
 
 /** Starts a server for a gate on a free port. */
 export async function serveGate(): Promise<{ gate: TestGate; port: number; close(): Promise<void> }> {
@@ -27,5 +27,5 @@ export async function serveGate(): Promise<{ gate: TestGate; port: number; close
     server.closeAllConnections();
     await new Promise((closed) => server.close(closed));
   };
-  return { gate, port: (server.address() as AddressInfo).port, close };
+  return { gate, port: portOf(server), close };
 }

@@ -258,7 +258,7 @@ test('nothing that is read changes what every object inherits', () => {
         read(`<tool_call>{"name": "calculator", "arguments": ${json}}</tool_call>`, [calculator]);
       expect(inherited()).toEqual(before);
     }),
-    { numRuns: 300, seed: 1 },
+    { numRuns: process.env['FULL_TESTS'] === '1' ? 300 : 100, seed: 1 },
   );
 });
 

@@ -2,7 +2,6 @@
 
 import { mkdtempSync, readFileSync } from 'node:fs';
 import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
@@ -19,7 +18,8 @@ import { initWeights } from '../../src/model/params.ts';
 import { readCheckpoint } from '../../src/node.ts';
 import { writeSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { Sha256 } from '../../src/model/checkpoint/sha256.ts';
-import { answerWith, hash, type Hub, SHA, startHub } from '../hubServer.ts';
+import { answerWith, hash, type Hub, SHA, startHub, portOf } from '../hubServer.ts';
+import { holdTimers } from '../timers.ts';
 
 const CONFIG = parseModelConfig({
   architectures: ['LlamaForCausalLM'],
@@ -178,8 +178,10 @@ test('an address with a query is refused without its text, which may be a secret
 });
 
 test('a silent connection is closed, and retried', async () => {
-  hub.faults.set(SHARD, [() => {}]);
+  const passSilence = holdTimers(200);
+  hub.faults.set(SHARD, [() => passSilence()]);
   await fetched({ silenceMs: 200 });
+  vi.unstubAllGlobals();
   expect(hub.log.filter((line) => line.startsWith(`/cdn/${SHARD}`))).toHaveLength(2);
 });
 
@@ -214,7 +216,7 @@ describe('the token', () => {
       response.writeHead(404).end();
     }).listen(0, '0.0.0.0');
     await new Promise((resolve) => server.once('listening', resolve));
-    const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const origin = `http://127.0.0.1:${portOf(server)}`;
     const endpoint = options.endpoint?.replace('ORIGIN', origin);
     const message = await refusal(fetchModel(model(origin), diskStore(cache), { waitMs: 1, ...options, endpoint }));
     server.close();

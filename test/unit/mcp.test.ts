@@ -4,7 +4,6 @@ import { once } from 'node:events';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { text } from 'node:stream/consumers';
 import { join, resolve } from 'node:path';
@@ -15,6 +14,7 @@ import type { Tool } from '../../src/tasks/tool.ts';
 import { freePort } from '../natsServer.ts';
 import { problem, run, tokenizer } from '../scriptedTurns.ts';
 import { holdTimers } from '../timers.ts';
+import { portOf } from '../hubServer.ts';
 
 const EVERYTHING = 'node_modules/@modelcontextprotocol/server-everything/dist/index.js';
 const everything = { command: process.execPath, args: [EVERYTHING] };
@@ -353,7 +353,7 @@ describe('a server over HTTP that misbehaves', () => {
       server.closeAllConnections();
       server.close();
     });
-    return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp?key=sk-query`, seen };
+    return { url: `http://127.0.0.1:${portOf(server)}/mcp?key=sk-query`, seen };
   }
   const stops: (() => void)[] = [];
   afterEach(() => stops.splice(0).forEach((stop) => stop()));

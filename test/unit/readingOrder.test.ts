@@ -22,26 +22,25 @@ const stations: Station[] = [
  */
 const MAX_FILES_BETWEEN = 4;
 
-const texts = new Map<string, string>();
-function textOf(file: string): string {
-  const text = texts.get(file) ?? readFileSync(file, 'utf8');
-  texts.set(file, text);
-  return text;
+/** Returns `read` with a memory, since the search asks for the same files and names thousands of times. */
+function remembered<T>(read: (...key: string[]) => T): typeof read {
+  const known = new Map<string, T>();
+  return (...key) => {
+    const name = key.join(' ');
+    if (!known.has(name)) known.set(name, read(...key));
+    return known.get(name)!;
+  };
 }
 
-const parsed = new Map<string, ts.SourceFile>();
-function parse(file: string): ts.SourceFile {
-  const known = parsed.get(file) ?? ts.createSourceFile(file, textOf(file), ts.ScriptTarget.Latest, true);
-  parsed.set(file, known);
-  return known;
-}
+const textOf = remembered((file) => readFileSync(file, 'utf8'));
+const parse = remembered((file) => ts.createSourceFile(file, textOf(file), ts.ScriptTarget.Latest, true));
 
-function importsOf(file: string): string[] {
+const importsOf = remembered((file) => {
   const targets = parse(file).statements.filter(ts.isImportDeclaration);
   return targets
     .map(({ moduleSpecifier }) => normalize(join(dirname(file), (moduleSpecifier as ts.StringLiteral).text)))
     .filter((target) => target.startsWith('src/') && target.endsWith('.ts'));
-}
+});
 
 const nameOf = (name: ts.Node | undefined): string | undefined =>
   name && (ts.isIdentifier(name) || ts.isPrivateIdentifier(name)) ? name.text : undefined;
@@ -50,7 +49,7 @@ const nameOf = (name: ts.Node | undefined): string | undefined =>
  * Returns the functions and methods with this name. A constant counts too, because it can be a table of functions. A class counts as its
  * constructor.
  */
-function definitions(file: string, name: string): ts.Node[] {
+const definitions = remembered((file, name): ts.Node[] => {
   const functions = parse(file).statements.flatMap((statement): ts.Node[] => {
     if (ts.isVariableStatement(statement))
       return statement.declarationList.declarations.filter((d) => nameOf(d.name) === name);
@@ -60,7 +59,7 @@ function definitions(file: string, name: string): ts.Node[] {
     return statement.members.filter((member) => ts.isMethodDeclaration(member) && nameOf(member.name) === name);
   });
   return functions;
-}
+});
 
 /** Returns the names that a piece of code refers to. Names of methods are included only if they are accessed on an object. */
 function references(node: ts.Node): Set<string> {
@@ -84,7 +83,7 @@ const sources = readdirSync('src', { recursive: true, encoding: 'utf8' })
  * Returns the files with classes that implement an interface: the interface is declared in `file` and contains `method`, and the class has
  * all of its methods.
  */
-function implementers(file: string, method: string): string[] {
+const implementers = remembered((file, method): string[] => {
   const interfaces = parse(file).statements.filter(ts.isInterfaceDeclaration);
   const wanted = interfaces
     .map(({ members }) =>
@@ -99,27 +98,19 @@ function implementers(file: string, method: string): string[] {
       );
     }),
   );
-}
+});
 
-const resolved = new Map<string, string[]>();
 /**
  * Returns the files that can define a name used in a function of `file`: the file itself, its imports, or implementers of an imported type.
  */
-function resolve(file: string, name: string): string[] {
-  const key = `${file} ${name}`;
-  const known = resolved.get(key) ?? search(file, name);
-  resolved.set(key, known);
-  return known;
-}
-
-function search(file: string, name: string): string[] {
+const resolve = remembered((file, name): string[] => {
   const direct = [file, ...importsOf(file)];
-  const picked = direct.filter((other) => textOf(other).includes('= Pick<')).flatMap(importsOf);
+  const picked = direct.filter((other) => textOf(other).includes('= Pick<')).flatMap((other) => importsOf(other));
   const near = [...direct, ...picked];
   return [...new Set([...near, ...near.flatMap((other) => implementers(other, name))])].filter(
     (other) => definitions(other, name).length > 0,
   );
-}
+});
 
 /** True if `from` calls `to`, directly or through functions in the two files and in at most MAX_FILES_BETWEEN other files. */
 function calls(from: Station, to: Station): boolean {

@@ -429,6 +429,39 @@ describe.runIf(hasNatsServer())('a room', () => {
       expect(named('honest')).toMatchObject({ leftOut: false, accepted: 24, rejected: {} });
     });
 
+    test('a controller whose connection is closed for good ends its training with an error', async () => {
+      await open(fresh());
+      const training = controller.train(2);
+      await until(() => controller.saved.begun).toBe(2);
+      await Promise.all([
+        expect(training).rejects.toThrow("The room's server no longer accepts this machine"),
+        controller.host.connection.close(),
+      ]);
+    });
+
+    test('a connection is closed after two refusals in a row, not after late answers of a busy server', async () => {
+      const error = (message: string) => ({
+        type: 'error',
+        error: Object.assign(new Error(message), { name: 'AuthorizationError' }),
+      });
+      const [late, refused] = [error('authentication timeout'), error('Authorization Violation')];
+      const closed = async (...statuses: object[]) => {
+        const close = vi.fn();
+        await new Promise<void>((end) => {
+          const status = async function* () {
+            yield* statuses;
+            end();
+          };
+          const connect = () => Promise.resolve({ status, close } as unknown as NatsConnection);
+          void enter(connect, { address: room.address, code: room.code, inbox: 'join', name: 'any' });
+        });
+        return close.mock.calls.length;
+      };
+      await open(fresh());
+      expect(await closed(late, late, late, refused, late, { type: 'reconnect' }, refused)).toBe(0);
+      expect(await closed(refused, late, refused)).toBe(1);
+    });
+
     test('without the code nobody joins', async () => {
       await open(fresh());
       const { address } = room;

@@ -65,11 +65,13 @@ const computed = (name: string) =>
 const withUser = (address: string) => address.replace('//', '//controller:c%3A1@');
 
 describe.runIf(hasNatsServer())('a room', () => {
-  test('training on an existing server equals that of one device, while one worker leaves and another stays', async () => {
+  test('training on an existing server, stopped and resumed while workers leave and join, equals that of one device', async () => {
     const running = await runningServer();
     const steps = ['trainer.totalTrainingSteps=3'];
+    const server = ['--nats', withUser(running.address), '--worker', 'worker:w'];
+    const open = () => run('room', 'room', ...steps, 'trainer.resumeMode=auto', ...server);
     try {
-      const room = run('room', 'room', ...steps, '--nats', withUser(running.address), '--worker', 'worker:w');
+      let room = open();
       const joining = (name: string) => start('join', running.address, '--code', 'worker:w', '--name', name);
       const leaving = joining('leaves');
       await room.said(/leaves generates on/);
@@ -80,8 +82,13 @@ describe.runIf(hasNatsServer())('a room', () => {
         expect.arrayContaining(['Leaving the room. Unfinished groups go to other workers.']),
       ]);
       const worker = joining('stays');
-      expect((await room.done).status, room.stderr).toBe(0);
-      expect((await worker.done).status, worker.stderr).toBe(0);
+      await room.said(/^step 1\//m);
+      room.signal('SIGINT');
+      expect([(await room.done).status, (await worker.done).status], room.stderr).toEqual([3, 0]);
+      room = open();
+      const other = joining('returns');
+      expect([(await room.done).status, (await other.done).status], room.stderr).toEqual([0, 0]);
+      expect(room.stderr).toMatch(/resumed from step [12]:/);
       expect((await run('train', 'alone', ...steps, ...MODE_A).done).status).toBe(0);
       expect(computed('room')).toEqual(computed('alone'));
       const weights = (name: string) =>

@@ -5,7 +5,6 @@
 
 import { mkdirSync, mkdtempSync, readdirSync, writeFileSync } from 'node:fs';
 import { createServer, type RequestListener } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
@@ -16,6 +15,7 @@ import { type IsolatedLimits, isolatedTask } from '../../src/extensions/modules/
 import { fetchSource, SOURCE_LIMITS } from '../../src/extensions/modules/source.ts';
 import { Guest } from '../../src/extensions/sandbox/sandbox.ts';
 import type { ScoredSample, Task } from '../../src/tasks/task.ts';
+import { portOf } from '../hubServer.ts';
 
 const closing: (() => unknown)[] = [];
 afterEach(async () => {
@@ -141,7 +141,7 @@ describe('a hostile module', () => {
       '() => { let a = 1; for (let i = 0; i < 100; i++) a = [a]; return a; }',
       /nested deeper than 64 levels/,
     ],
-    ['a million levels', '() => { let a = 1; for (let i = 0; i < 1e6; i++) a = [a]; return a; }', /of task module/],
+    ['levels without end', '() => { let a = 1; for (let i = 0; i < 2e4; i++) a = [a]; return a; }', /of task module/],
     ['a key __proto__', '() => JSON.parse(\'{"__proto__":{"bad":1}}\')', /a key "__proto__", which is not allowed/],
     ['a getter that throws', '() => ({ get score() { throw new Error("got") } })', /cannot leave the sandbox: got/],
     ['a promise that is never settled', '() => new Promise(() => {})', /its promise is never settled/],
@@ -275,7 +275,7 @@ async function served(answer: RequestListener): Promise<string> {
   const server = createServer(answer);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   closing.push(() => (server.closeAllConnections(), server.close()));
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/mine.js`;
+  return `http://127.0.0.1:${portOf(server)}/mine.js`;
 }
 const JS = { 'content-type': 'text/javascript' };
 const moduleTask = (module: string, more: object = {}) =>

@@ -162,16 +162,17 @@ const WHOLE: Record<string, (inner: string) => string> = {
   'after the name': (inner) => `{"name": "search", "parameters": {"query": ${inner}`,
   'in a call to FunctionGemma': (inner) => `<start_function_call>call:search{query:${inner}}<end_function_call>`,
 };
-test.each(Object.entries(TOOL_PARSERS))('%s reads a megabyte of any tag in a moment', (_, parse) => {
+/** Characters of a hostile text, and the milliseconds that it may take. A parser with quadratic time would take many times as long. */
+const [LONG, LONG_MS] = process.env['FULL_TESTS'] === '1' ? [2 ** 20, 3000] : [2 ** 18, 1000];
+test.each(Object.entries(TOOL_PARSERS))(`%s reads ${LONG} characters of any tag in a moment`, (_, parse) => {
   for (const [place, whole] of Object.entries(WHOLE))
     for (const tag of TAGS) {
-      const text = whole(tag.repeat(Math.ceil(2 ** 20 / tag.length)));
+      const text = whole(tag.repeat(Math.ceil(LONG / tag.length)));
       let calls: unknown;
-      // A parser with quadratic time would take minutes here.
       expect(
         processorMs(() => (calls = parse(text, TOOLS))),
         `${tag} ${place}`,
-      ).toBeLessThan(3000);
+      ).toBeLessThan(LONG_MS);
       expect(Array.isArray(calls)).toBe(true);
     }
 });

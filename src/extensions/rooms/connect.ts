@@ -64,7 +64,7 @@ const ANSWER_MS = 10_000;
 export async function enter(connect: Connect, credential: Credential): Promise<NatsConnection> {
   const { address, code, inbox, name, called = ROOM } = credential;
   try {
-    return await connect({
+    const connection = await connect({
       servers: address,
       name,
       ...(await authentication(code)),
@@ -72,16 +72,32 @@ export async function enter(connect: Connect, credential: Credential): Promise<N
       maxReconnectAttempts: -1,
       reconnectTimeWait: 500,
       timeout: ANSWER_MS,
+      ignoreAuthErrorAbort: true, // NATS would also stop reconnecting to a server that is too busy to check a code in time
     });
+    void closeIfRefused(connection);
+    return connection;
   } catch (error) {
     if (error instanceof InputError) throw error;
     const message = describe(error); // a WebSocket gives no reason
-    const isLate = /authentication timeout/i.test(message); // NATS reports this as an AuthorizationError, too
-    const isRefused = !isLate && /authorization|permission|nkey/i.test(`${(error as Error).name} ${message}`);
+    const isRefused = !isLate(message) && /authorization|permission|nkey/i.test(`${(error as Error).name} ${message}`);
     const what = isRefused
       ? `The ${called.server} at ${address} does not know ${called.code}.`
       : `No ${called.server} answers at ${address} (${message}). Check that ${called === ROOM ? '"webgrpo room"' : 'it'} runs there and that this machine can reach it.`;
     throw new InputError(what, { cause: error });
+  }
+}
+
+/** True for the message of a server that did not check a code in time. NATS reports this as an AuthorizationError, too. */
+const isLate = (message: string): boolean => /authentication timeout/i.test(message);
+
+/** Closes a connection whose server refuses its code twice in a row when it reconnects, because the server's users have changed. */
+async function closeIfRefused(connection: NatsConnection): Promise<void> {
+  let refused = 0;
+  for await (const status of connection.status()) {
+    if (status.type === 'reconnect') refused = 0;
+    if (status.type !== 'error' || !/^(Authorization|UserAuthenticationExpired)Error$/.test(status.error.name))
+      continue;
+    if (!isLate(status.error.message) && ++refused === 2) await connection.close();
   }
 }
 
@@ -96,13 +112,20 @@ export async function authentication(
   return { authenticator: nkeyAuthenticator(new TextEncoder().encode(code)) };
 }
 
-/** Runs `work`, and repeats it after errors that a retry can solve, until `signal` aborts. */
+/**
+ * Runs `work`, and repeats it after errors that a retry can solve, until `signal` aborts. Throws InputError if the connection was closed,
+ * because it never returns then.
+ */
 export async function untilDone<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> {
   for (;;) {
     try {
       return await work();
     } catch (error) {
       if (signal.aborted) throw signal.reason;
+      if ((error as Error).name === 'ClosedConnectionError')
+        throw new InputError(
+          "The room's server no longer accepts this machine, so the connection is closed. Check the server and the code, and start again.",
+        );
       if (!isPassing(error)) throw error;
       await pause(300, signal);
     }
@@ -115,7 +138,7 @@ function isPassing(error: unknown): boolean {
   if (/permissions violation/i.test(message)) return false;
   return (
     isMissing(error) ||
-    /^(TimeoutError|NoRespondersError|RequestError|ConnectionError|JetStreamNotEnabled|JetStreamStatusError|ClosedConnectionError)$/.test(
+    /^(TimeoutError|NoRespondersError|RequestError|ConnectionError|JetStreamNotEnabled|JetStreamStatusError)$/.test(
       name,
     ) ||
     /maximum (bytes|messages) exceeded|temporarily unavailable|insufficient|not enabled|heartbeats missed|server shutdown/i.test(

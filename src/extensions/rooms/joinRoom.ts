@@ -344,7 +344,7 @@ class RoomWorker {
    */
   async #watchConnection(): Promise<void> {
     void this.#connection.closed().then((error) => {
-      const why = error instanceof Error ? error.message : 'without a reason';
+      const why = error instanceof Error ? error.message : 'it no longer accepts this join code';
       this.#fail(new InputError(`The room's server has closed the connection (${why}). Join again.`));
     });
     for await (const { type } of this.#connection.status())
