@@ -120,6 +120,8 @@ test('the summary counts each step once, and separates values before and after',
   expect(summary.passAt1).toEqual({ before: 0.25, after: 0.75 });
   expect(summary.greedy).toEqual({ before: 0.125, after: null });
   expect(summary.meanReward).toEqual({ first: 0.1, last: 0.3 });
+  const many = Array.from({ length: 20 }, (_, i) => line(i + 1, { 'critic/score/mean': i }));
+  expect(summarizeRun(many).meanReward).toEqual({ first: 0.5, last: 18.5 }); // the first and the last tenth
   expect(summary.seconds).toMatchObject({ generate: 4.5, evaluate: 6, update: 0 });
   expect(summaryTable(summary)).toContain('pass@1                     0.250     0.750');
   expect(summaryTable(summary)).toContain('  seconds: generate 4.5, evaluate 6.0');
