@@ -13,6 +13,7 @@ import { processIo, withIo } from '../../src/cli/process/io.ts';
 import {
   Progress,
   repeatProgress,
+  whileWorking,
   resolvedAlgorithm,
   say,
   sayProgress,
@@ -413,4 +414,27 @@ test('progress has the tokens, and the time so far while nothing has ended; a lo
     ...['0 of 4 samples, 1:30 so far', '2 of 4 samples, 640 tokens, 2:00 left'],
   ]);
   expect(said(true)).toEqual([]);
+});
+
+test('a task without lines of its own shows its name: on a terminal immediately, in a log every 30 s', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const said = async (isTTY: boolean) => {
+    let text = '';
+    await withIo({ ...processIo, stderr: { isTTY, write: (more: string) => (text += more) } }, () => {
+      say('memory plan');
+      return whileWorking('loading', async (show) => {
+        vi.advanceTimersByTime(31_000);
+        show('1 of 2');
+        vi.advanceTimersByTime(60_000);
+      });
+    });
+    vi.advanceTimersByTime(300_000);
+    return text
+      .replaceAll('\r\x1b[K', '\n')
+      .split('\n')
+      .filter((line) => line !== '');
+  };
+  expect(await said(false)).toEqual(['memory plan', 'loading, 0:30 so far', '1 of 2', '1 of 2']);
+  expect(await said(true)).toEqual(['memory plan', 'loading', '1 of 2']);
 });
