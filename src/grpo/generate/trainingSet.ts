@@ -11,6 +11,7 @@ import { keyedRng, permutation } from '../../tasks/random.ts';
 import type { Problem, Task } from '../../tasks/task.ts';
 import { checkTools } from '../../tasks/tool.ts';
 import type { TrainConfig } from '../config/types.ts';
+import type { LoweredSettings } from '../types.ts';
 import { withLr } from '../update/learningRate.ts';
 
 /**
@@ -107,10 +108,31 @@ export function promptFits({ config, tokenizer, task }: PromptContext): (problem
 export function completedConfig(
   config: TrainConfig,
   task: Task,
-  { tokenizer, model }: { tokenizer: ChatTokenizer; model: { config: ModelConfig } },
+  {
+    tokenizer,
+    model,
+    lowered,
+  }: { tokenizer: ChatTokenizer; model: { config: ModelConfig }; lowered?: LoweredSettings },
   isLora?: boolean,
 ): TrainConfig {
-  return withLr(withTotalSteps(config, task, tokenizer), model.config, isLora);
+  return withLr(withTotalSteps(withLowered(config, lowered), task, tokenizer), model.config, isLora);
+}
+
+/** Returns the config with the settings that the engine has lowered. */
+export function withLowered(config: TrainConfig, lowered: LoweredSettings = {}): TrainConfig {
+  const { rollout, actor, data } = config;
+  const {
+    'rollout.maxNumSeqs': maxNumSeqs = rollout.maxNumSeqs,
+    'actor.ppoMaxTokenLenPerGpu': ppoMaxTokenLenPerGpu = actor.ppoMaxTokenLenPerGpu,
+    'data.maxResponseLength': maxResponseLength = data.maxResponseLength,
+  } = lowered;
+  if (Object.keys(lowered).length === 0) return config;
+  return {
+    ...config,
+    rollout: { ...rollout, maxNumSeqs },
+    actor: { ...actor, ppoMaxTokenLenPerGpu },
+    data: { ...data, maxResponseLength },
+  };
 }
 
 /**

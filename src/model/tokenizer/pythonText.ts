@@ -122,12 +122,12 @@ function hex(character: string): string {
 const escaped = (unit: string): string => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
 
 /** White space as in Python's str.strip(). */
-const SPACE = /[\p{White_Space}\u001c-\u001f]/u;
+const isSpace = (c: string): boolean => /\p{White_Space}/u.test(c) || (c >= '\u001c' && c <= '\u001f');
 
 /** Removes characters at the start and the end of a text, like str.strip(). @param chars default: white space */
 export function stripped(text: string, method: 'strip' | 'lstrip' | 'rstrip', chars?: string): string {
   const set = chars === undefined ? undefined : new Set(chars);
-  const isIn = (c: string) => (set ? set.has(c) : SPACE.test(c));
+  const isIn = (c: string) => (set ? set.has(c) : isSpace(c));
   const all = [...text];
   let [from, to] = [0, all.length];
   if (method !== 'rstrip') while (from < to && isIn(all[from])) from++;
