@@ -10,6 +10,8 @@ import { givenProblem } from '../../tasks/problem.ts';
 import { keyedRng, permutation } from '../../tasks/random.ts';
 import type { Problem, Task } from '../../tasks/task.ts';
 import { checkTools } from '../../tasks/tool.ts';
+import { over } from '../config/resolve.ts';
+import { setAt, type Tree } from '../config/tree.ts';
 import type { TrainConfig } from '../config/types.ts';
 import type { LoweredSettings } from '../types.ts';
 import { withLr } from '../update/learningRate.ts';
@@ -120,19 +122,9 @@ export function completedConfig(
 
 /** Returns the config with the settings that the engine has lowered. */
 export function withLowered(config: TrainConfig, lowered: LoweredSettings = {}): TrainConfig {
-  const { rollout, actor, data } = config;
-  const {
-    'rollout.maxNumSeqs': maxNumSeqs = rollout.maxNumSeqs,
-    'actor.ppoMaxTokenLenPerGpu': ppoMaxTokenLenPerGpu = actor.ppoMaxTokenLenPerGpu,
-    'data.maxResponseLength': maxResponseLength = data.maxResponseLength,
-  } = lowered;
-  if (Object.keys(lowered).length === 0) return config;
-  return {
-    ...config,
-    rollout: { ...rollout, maxNumSeqs },
-    actor: { ...actor, ppoMaxTokenLenPerGpu },
-    data: { ...data, maxResponseLength },
-  };
+  const set: Tree = {};
+  for (const [key, value] of Object.entries(lowered)) setAt(set, key, value);
+  return Object.keys(set).length === 0 ? config : (over({ ...config }, set) as unknown as TrainConfig);
 }
 
 /**
