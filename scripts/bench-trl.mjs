@@ -1,7 +1,7 @@
 /**
  * A recipe in TRL and here, one run after the other on this machine: rewards, held-out pass@1, seconds, processor time and memory.
- *   node scripts/bench-trl.mjs [--config configs/gsm8k-tool.yaml] [--seeds 1,2,3] [--steps N] [--only trl|webgrpo] [--keep]
- * Prints a Markdown table. --keep stores bench/results/trl/NAME.json after each run, replaces the sides that were
+ *   node scripts/bench-trl.mjs [--config configs/gsm8k-tool.yaml]... [--model PATH] [--seeds 1,2,3] [--steps N] [--only trl|webgrpo] [--keep]
+ * Prints a Markdown table for each config. --model replaces a model.path that is not a folder here, such as a name on the Hub. --keep stores bench/results/trl/NAME.json after each run, replaces the sides that were
  * measured, and measures set-up (packages are downloaded once). Python: TRL_PYTHON,
  * or an environment that is made once from bench/peers/trl/requirements.txt.
  */
@@ -29,7 +29,7 @@ import { exitOnSetupError, messageOf, say, SetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
 /** @typedef {import('./lib/besideTrl.mjs').Results} Results */
-/** @typedef {{ config: string, seeds: number[], steps: number | undefined, sides: ('trl' | 'webgrpo')[], keep: boolean }} Options */
+/** @typedef {{ configs: string[], model: string | undefined, seeds: number[], steps: number | undefined, sides: ('trl' | 'webgrpo')[], keep: boolean }} Options */
 
 const PEER = join(ROOT, 'bench', 'peers', 'trl');
 const ENVIRONMENT = join(ROOT, 'node_modules', '.cache', 'webgrpo', 'trl');
@@ -43,7 +43,8 @@ function readOptions() {
   try {
     const { values } = parseArgs({
       options: {
-        config: { type: 'string', default: 'configs/gsm8k-tool.yaml' },
+        config: { type: 'string', multiple: true, default: ['configs/gsm8k-tool.yaml'] },
+        model: { type: 'string' },
         seeds: { type: 'string', default: '1,2,3' },
         steps: { type: 'string' },
         only: { type: 'string' },
@@ -60,10 +61,20 @@ function readOptions() {
       );
     if (values.only !== undefined && !SIDES.some((side) => side === values.only))
       throw new Error(`--only is "${values.only}"; allowed: ${SIDES.join(', ')}. Leave it out for both.`);
-    if (!existsSync(values.config))
-      throw new Error(`--config is "${values.config}", which does not exist. Name a training config.`);
+    const missing = values.config.find((path) => !existsSync(path));
+    if (missing !== undefined)
+      throw new Error(`--config is "${missing}", which does not exist. Name a training config.`);
+    if (values.model !== undefined && !existsSync(values.model))
+      throw new Error(`--model is "${values.model}", which does not exist. Name a model folder or a .gguf file.`);
     const sides = SIDES.filter((side) => values.only === undefined || side === values.only);
-    return { config: resolve(values.config), seeds, steps, sides, keep: values.keep };
+    return {
+      configs: values.config.map((path) => resolve(path)),
+      model: values.model && resolve(values.model),
+      seeds,
+      steps,
+      sides,
+      keep: values.keep,
+    };
   } catch (error) {
     throw new SetupError(messageOf(error));
   }
@@ -141,9 +152,13 @@ const versionOf = (python) =>
 const usageIn = (folder) => JSON.parse(readFileSync(join(folder, 'usage.json'), 'utf8'));
 const readLog = (/** @type {string} */ path) => readLines(readFileSync(path, 'utf8'));
 
-/** @param {Options} options */
-async function measure({ config, seeds, steps: asked, sides, keep }) {
+/**
+ * @param {string} config
+ * @param {Options} options
+ */
+async function measure(config, { model: other, seeds, steps: asked, sides, keep }) {
   const { name, model, data, actor, trainer } = parse(readFileSync(config, 'utf8'));
+  const path = existsSync(join(ROOT, model.path)) ? model.path : (other ?? model.path);
   const steps = asked ?? trainer.totalTrainingSteps;
   const updates = (data.trainBatchSize / actor.ppoMiniBatchSize) * (actor.ppoEpochs ?? 1);
   const { python, setup: made } = findPython();
@@ -161,6 +176,7 @@ async function measure({ config, seeds, steps: asked, sides, keep }) {
   /** @param {number} seed */
   const settings = (seed) => [
     `seed=${seed}`,
+    `model.path=${path}`,
     `trainer.totalTrainingSteps=${steps}`,
     ...[`trainer.testFreq=${steps}`, 'trainer.valBeforeTrain=true', 'trainer.saveFreq=0'],
   ];
@@ -168,7 +184,7 @@ async function measure({ config, seeds, steps: asked, sides, keep }) {
   const runs = {
     trl(seed, at) {
       const out = join(at, 'run');
-      run(process.execPath, [...cli, 'export', 'trl', model.path, '--config', config, '--out', out, ...settings(seed)]);
+      run(process.execPath, [...cli, 'export', 'trl', path, '--config', config, '--out', out, ...settings(seed)]);
       const timed = [python, join(PEER, 'timed.py'), join(at, 'log.jsonl')];
       const offline = { HF_HUB_OFFLINE: '1' };
       run(python, [join(PEER, 'usage.py'), join(at, 'usage.json'), ...timed], { cwd: out, env: offline });
@@ -200,7 +216,8 @@ async function measure({ config, seeds, steps: asked, sides, keep }) {
 }
 
 try {
-  process.stdout.write(`${besideTrlTable(await measure(readOptions()))}\n`);
+  const options = readOptions();
+  for (const config of options.configs) process.stdout.write(`${besideTrlTable(await measure(config, options))}\n\n`);
 } catch (error) {
   exitOnSetupError(error);
 }

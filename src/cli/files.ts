@@ -56,10 +56,10 @@ const FORMATS: readonly (readonly [kind: string, remedy: string, magic: readonly
 ];
 
 /** Returns the value of a JSON file. Throws InputError if the file is missing, is not UTF-8 text, or is not JSON. */
-export async function readJsonFile(path: string): Promise<unknown> {
+export async function readJsonFile(path: string, parse: (text: string) => unknown = JSON.parse): Promise<unknown> {
   const text = await readText(path);
   try {
-    return JSON.parse(text) as unknown;
+    return parse(text);
   } catch (error) {
     throw new InputError(`${path} is not JSON: ${(error as Error).message}.`);
   }

@@ -6,6 +6,7 @@ import type { RolloutEngine } from '../rollout/types.ts';
 import type { RoleBaselines } from './advantages/index.ts';
 import type { Fault } from './health.ts';
 import type { Metrics } from './metrics.ts';
+import type { LOWERED_KEYS } from './config/schema/model.ts';
 import type { CheckpointEngine } from './pipeline/types.ts';
 import type { Sample } from './update/batch.ts';
 import type { StepExtras, StepTokens } from './update/stepTokens.ts';
@@ -33,9 +34,14 @@ export interface TrainerEngine {
    * them.
    */
   judgeModel?: ModelEngine;
+  /** Settings with lower values than in the config, because the engine would not fit otherwise. */
+  lowered?: LoweredSettings;
   /** Tokenizer of a judge that has its own weights. Default: the policy's tokenizer. */
   judgeTokenizer?: ChatTokenizer;
 }
+
+/** Values of settings that were lowered (`model.lowerToFit`), by the key of the config. */
+export type LoweredSettings = { [K in (typeof LOWERED_KEYS)[number]]?: number };
 
 /** Current phase of a step; `tools` and `reward` overlap with `generate`. */
 export type Phase = 'generate' | 'tools' | 'reward' | 'log-probs' | 'update' | 'sync' | 'validate';

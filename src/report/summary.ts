@@ -45,9 +45,12 @@ export function summarizeRun(history: readonly Metrics[]): RunSummary {
     before: ends(read, before)[0],
     after: ends(read, steps)[1],
   });
+  // Single steps differ by chance, so these are means over the first and the last tenth of the steps.
   const firstLast = (name: string) => {
-    const [first, last] = ends((line) => line[name], steps);
-    return { first, last };
+    const values = steps.map((line) => line[name]).filter((value) => value !== undefined);
+    const tenth = Math.ceil(values.length / 10);
+    const mean = (of: number[]) => (of.length > 0 ? of.reduce((sum, value) => sum + value, 0) / of.length : null);
+    return { first: mean(values.slice(0, tenth)), last: mean(values.slice(-tenth)) };
   };
   const total = (name: string) => history.reduce((sum, line) => sum + (line[name] ?? 0), 0);
   const diffs = steps.map((line) => line['training/rollout_probs_diff_max']).filter((value) => value !== undefined);

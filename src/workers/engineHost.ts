@@ -69,8 +69,8 @@ export function createEngineHost(
     return found;
   };
   const describe = async (): Promise<EngineDescription> => {
-    const { gpu, adapter, model } = loaded();
-    return { adapter, config: model.config, counters: { ...gpu.counters } };
+    const { gpu, adapter, model, lowered } = loaded();
+    return { adapter, config: model.config, counters: { ...gpu.counters }, ...(lowered && { lowered }) };
   };
   return {
     async openModel(address, endpoint, onProgress) {

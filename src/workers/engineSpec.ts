@@ -5,6 +5,7 @@
 
 import type { PackedFormat } from '../gpu/packedFormat.ts';
 import type { TrainConfig } from '../grpo/config/types.ts';
+import type { LoweredSettings } from '../grpo/types.ts';
 import { pipelineOf } from '../grpo/pipeline/settings.ts';
 import type { ModelConfig } from '../model/config.ts';
 import type { TensorMap } from '../model/engine.ts';
@@ -69,6 +70,10 @@ export interface EngineSpec {
   withReference?: boolean;
   /** Maximum device memory in MiB. An allocation beyond it throws OutOfMemoryError. Default: the memory of the device. */
   maxMemoryMib?: number;
+  /** Settings of the config that are lowered if the engine would not fit. */
+  lowerToFit?: readonly string[];
+  /** Settings that `fitted` has lowered already. */
+  lowered?: LoweredSettings;
   /** Use for which memory is planned: 'score' = only log-probs, 'generate' = only rollout, 'train' = everything. Default: 'train'. */
   use?: 'train' | 'score' | 'generate';
   /** True if requests use penalties, a minimum length or constrained calls. The memory plan then includes the buffers for these. */
@@ -187,6 +192,7 @@ export function engineSizes(trainConfig: TrainConfig) {
     ...(rollout.overSampleRate > 0 && { repeatable: true }), // the samples that end first are trained on
     ...(enable && { speculative }),
     ...(model.maxMemoryMib !== undefined && { maxMemoryMib: model.maxMemoryMib }),
+    ...(model.lowerToFit && { lowerToFit: model.lowerToFit }),
     ...(adjustsDraws(rollout) && { adjustedDraws: true }),
     ...(lora && { lora }),
     ...(Object.keys(data.chatTemplateKwargs).length > 0 && { chatTemplateKwargs: data.chatTemplateKwargs }),

@@ -17,7 +17,7 @@ import { DeviceReceiver, DeviceSender, type WeightReceiver, type WeightSender } 
 import { WgslRolloutEngine } from '../rollout/server/server.ts';
 import { copiedWeights } from './checkpointEngine.ts';
 import type { DeviceSpec, EngineSpec } from './engineSpec.ts';
-import { checkBindings, checkPlan, withAdvice } from './memoryPlan.ts';
+import { checkBindings, checkPlan, fitted, withAdvice } from './memoryPlan.ts';
 import {
   JUDGE_OPTIONS,
   judgeLengths,
@@ -72,18 +72,17 @@ interface Surroundings {
 /** Creates the parts of an engine that are on its device. Throws like `createLocalEngine`. */
 export async function createDeviceEngine(asked: DeviceSpec, around: Surroundings = {}): Promise<DeviceEngine> {
   const maxBytes = asked.maxMemoryMib ? asked.maxMemoryMib * 2 ** 20 : Infinity;
-  const spec = await withOfferedDtype(asked);
   const gpu = await Gpu.create({ maxBytes });
-  const sizes = { ...spec, maxArenaBytes: gpu.maxArenaBytes };
   try {
+    const { sizes } = fitted({ ...(await withOfferedDtype(asked)), maxArenaBytes: gpu.maxArenaBytes }, maxBytes);
     checkPlan(sizes, maxBytes);
     checkBindings(sizes, gpu.maxArenaBytes);
-    const tiles = await applyTuning(gpu, spec.kernelTuning ?? 'auto', around.tuning);
-    const engine = await buildEngine(gpu, spec, around).catch((error: unknown) => {
+    const tiles = await applyTuning(gpu, sizes.kernelTuning ?? 'auto', around.tuning);
+    const engine = await buildEngine(gpu, sizes, around).catch((error: unknown) => {
       throw error instanceof OutOfMemoryError ? withAdvice(error, sizes) : error;
     });
     await gpu.idle(); // reports a lost device here instead of in the first step
-    return { ...engine, tiles };
+    return { ...engine, tiles, ...(sizes.lowered && { lowered: sizes.lowered }) };
   } catch (error) {
     gpu.destroy();
     throw error;

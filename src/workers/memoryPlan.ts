@@ -13,6 +13,7 @@ import { readsPacked } from '../model/weights/plan.ts';
 import { EXPORT_PIECE_BYTES } from '../model/weights/transfer.ts';
 import { WgslEngine } from '../model/wgslEngine.ts';
 import { Decoder } from '../rollout/decode/decoder.ts';
+import type { LoweredSettings } from '../grpo/types.ts';
 import type { DeviceSpec } from './engineSpec.ts';
 import {
   JUDGE_OPTIONS,
@@ -47,6 +48,9 @@ export type Sizes = Pick<
   | 'packed'
   | 'dtype'
   | 'use'
+  | 'maxMemoryMib'
+  | 'lowerToFit'
+  | 'lowered'
 > & {
   judgeModel?: { config: ModelConfig };
   /** Maximum number of bytes of a buffer that the device can bind. Default: enough for any tensor. */
@@ -223,13 +227,11 @@ function changesOf(sizes: Sizes): (Partial<Sizes> & { change: string })[] {
       changes.push({ change: `model.quantization=${format}`, weightFormat: format });
   if (!rollout) return changes;
   const [slots, capacity] = [Math.ceil(rollout.maxNumSeqs / 2), Math.ceil(rollout.slotCapacity / 2)];
-  const fewer = { ...rollout, maxNumSeqs: slots, maxPrompts: Math.min(rollout.maxPrompts, slots) };
-  if (slots < rollout.maxNumSeqs) changes.push({ change: `rollout.maxNumSeqs=${slots}`, rollout: fewer });
-  if (capacity < rollout.slotCapacity) {
-    const shorter = { ...rollout, slotCapacity: capacity };
-    const positions = maxPositions - (rollout.slotCapacity - capacity);
-    changes.push({ change: `data.maxResponseLength=${capacity}`, rollout: shorter, maxPositions: positions });
-  }
+  for (const [key, value, now] of [
+    ['rollout.maxNumSeqs', slots, rollout.maxNumSeqs],
+    ['data.maxResponseLength', capacity, rollout.slotCapacity],
+  ] as const)
+    if (value < now) changes.push({ change: `${key}=${value}`, ...LOWERED[key](sizes, value) });
   if (sizes.adjustedDraws)
     changes.push({ change: 'no penalties, minNewTokens or constrainToolCalls in rollout', adjustedDraws: false });
   return changes;
@@ -248,22 +250,109 @@ export function planLines(items: PlanItem[]): string[] {
   ];
 }
 
-/** Throws OutOfMemoryError if the plan exceeds the limit. The message has what each change of a setting would save. */
+/** Throws OutOfMemoryError if the plan exceeds the limit. The message has what each change of a setting would save, and what fits. */
 export function checkPlan(sizes: Sizes, maxBytes: number): void {
   const items = planMemory(sizes);
   const total = totalBytes(items);
   if (total <= maxBytes) return;
   const lines = items.map(({ name, bytes }) => `${name} ${mib(bytes)}`).join(', ');
+  const limit = sizes.maxMemoryMib === undefined ? 'the machine has' : 'model.maxMemoryMib allows';
   throw new OutOfMemoryError(
-    `This run needs ${mib(total)} of GPU memory but model.maxMemoryMib allows ${mib(maxBytes)} (${lines}). ${savingsAdvice(sizes)}`,
+    `This run needs ${mib(total)} of GPU memory but ${limit} ${mib(maxBytes)} (${lines}). ${savingsAdvice(sizes)}${fitAdvice(sizes, maxBytes)}`,
   );
 }
 
-/** Returns a warning that names the settings to lower, if the plan exceeds the memory of the device. */
-export function aboveMemory(sizes: Sizes, bytes: number): string | undefined {
+type LoweredKey = keyof LoweredSettings;
+
+/** Returns the changed fields of the sizes if a setting has another value. */
+const LOWERED: Record<LoweredKey, (sizes: Sizes, value: number) => Partial<Sizes>> = {
+  'rollout.maxNumSeqs': ({ rollout }, maxNumSeqs) =>
+    rollout ? { rollout: { ...rollout, maxNumSeqs, maxPrompts: Math.min(rollout.maxPrompts, maxNumSeqs) } } : {},
+  'actor.ppoMaxTokenLenPerGpu': (_, maxTokenLen) => ({ maxTokenLen }),
+  'data.maxResponseLength': ({ rollout, maxPositions }, slotCapacity) =>
+    rollout ? { rollout: { ...rollout, slotCapacity }, maxPositions: maxPositions - rollout.slotCapacity + slotCapacity } : {}, // prettier-ignore
+};
+const LOWERED_KEYS = Object.keys(LOWERED) as LoweredKey[];
+
+/** Response length that is kept if a run does not fit. With fewer tokens few tasks can be answered. */
+const LEAST_RESPONSE = 32;
+
+/**
+ * Lowers the settings in `lowerToFit` until the plan is within `maxBytes`, every buffer can be bound, and the longest sequence has a
+ * position. `lowered` of the result has their values, and `note` says why. If no values fit, the sizes stay, and `checkPlan` or
+ * `checkBindings` refuses them.
+ */
+export function fitted<T extends Sizes>(sizes: T, maxBytes: number): { sizes: T; note?: string } {
+  const { lowerToFit = [], maxArenaBytes = Infinity, rollout, config } = sizes;
+  const free = rollout ? LOWERED_KEYS.filter((key) => lowerToFit.includes(key)) : [];
+  const reasons = new Set<string>();
+  const lowered: LoweredSettings = {};
+  let [now, above] = [sizes, undefined as string | undefined];
+  const lower = (key: LoweredKey, value: number) => {
+    lowered[key] = value;
+    now = { ...now, ...LOWERED[key](now, value) };
+  };
+  const excess = now.maxPositions - config.maxPositionEmbeddings;
+  if (excess > 0 && free.includes('data.maxResponseLength') && rollout!.slotCapacity > excess) {
+    lower('data.maxResponseLength', rollout!.slotCapacity - excess);
+    reasons.add(`the model has ${config.maxPositionEmbeddings} positions`);
+  }
+  for (;;) {
+    const unbound = bindingsOf(now).find(({ count, each }) => count * each > maxArenaBytes);
+    const total = totalBytes(planMemory(now));
+    if (!unbound && total <= maxBytes) break;
+    const next = nextLower(now, unbound ? free.filter((key) => key === unbound.setting) : free);
+    if (!next) return { sizes };
+    if (unbound) reasons.add(`the device binds at most ${maxArenaBytes} bytes in one buffer`);
+    else
+      above ??= `the plan of ${mib(total)} is above the ${mib(maxBytes)} of ${sizes.maxMemoryMib === undefined ? 'the machine' : 'model.maxMemoryMib'}`;
+    lower(...next);
+  }
+  if (above) reasons.add(above);
+  if (reasons.size === 0) return { sizes };
+  const values = Object.entries(lowered).map(([key, value]) => `${key}=${value} instead of ${settingOf(sizes, key as LoweredKey)}`); // prettier-ignore
+  return {
+    sizes: { ...now, lowered: { ...sizes.lowered, ...lowered } },
+    note: `lowered to fit: ${values.join(', ')}, because ${[...reasons].join(' and ')}; a value that you write is kept`,
+  };
+}
+
+const settingOf = ({ maxTokenLen, rollout }: Sizes, key: LoweredKey): number =>
+  key === 'actor.ppoMaxTokenLenPerGpu'
+    ? maxTokenLen
+    : key === 'rollout.maxNumSeqs'
+      ? rollout!.maxNumSeqs
+      : rollout!.slotCapacity;
+
+/**
+ * Returns the setting to halve next: slots or tokens of a micro-batch, by what saves more. The response length changes results, so it is
+ * lowered last.
+ */
+function nextLower(sizes: Sizes, free: readonly LoweredKey[]): [LoweredKey, number] | undefined {
   const total = totalBytes(planMemory(sizes));
-  if (total <= bytes) return undefined;
-  return `The plan of ${mib(total)} is above the ${mib(bytes)} that the device has, so the run can end without an error message. ${savingsAdvice(sizes)}`;
+  const least: Record<LoweredKey, number> = {
+    'rollout.maxNumSeqs': 1,
+    'actor.ppoMaxTokenLenPerGpu': Math.max(sizes.maxPositions, sizes.judgePositions ?? 0),
+    'data.maxResponseLength': LEAST_RESPONSE,
+  };
+  const steps = free.flatMap((key) => {
+    const now = settingOf(sizes, key);
+    const value = Math.max(least[key], Math.floor(now / 2));
+    if (value >= now) return [];
+    return [{ key, value, saved: total - totalBytes(planMemory({ ...sizes, ...LOWERED[key](sizes, value) })) }];
+  });
+  const best = steps
+    .filter(({ key, saved }) => saved > 0 && key !== 'data.maxResponseLength')
+    .sort((a, b) => b.saved - a.saved);
+  const step = best[0] ?? steps.find(({ key, saved }) => saved > 0 && key === 'data.maxResponseLength');
+  return step && [step.key, step.value];
+}
+
+/** Returns a sentence with values that fit; '' if lower values of these settings do not help. */
+function fitAdvice(sizes: Sizes, maxBytes: number): string {
+  const { lowered }: Sizes = fitted({ ...sizes, lowerToFit: LOWERED_KEYS }, maxBytes).sizes;
+  const values = Object.entries<number>(lowered ?? {}).map(([key, value]) => `${key}=${value}`);
+  return values.length > 0 ? ` It fits with ${values.join(' ')}.` : '';
 }
 
 /**
@@ -281,27 +370,44 @@ function savingsAdvice(sizes: Sizes): string {
     : 'No other setting would save memory. Use a smaller model.';
 }
 
-/** Throws OutOfMemoryError before any allocation if a buffer is larger than the device can bind. */
-export function checkBindings({ config, maxTokenLen, rollout, use }: Sizes, limit: number): void {
+/** A buffer that must be bound as one, with the setting that it grows with. */
+interface Binding {
+  name: string;
+  setting: LoweredKey;
+  count: number;
+  /** Bytes per `count`. */
+  each: number;
+}
+
+function bindingsOf({ config, maxTokenLen, rollout, use }: Sizes): Binding[] {
   const { intermediateSize: F, numKeyValueHeads: K, headDim: D, vocabSize: V } = config;
-  const check = (name: string, setting: string, count: number, each: number) => {
-    if (count * each <= limit) return;
-    throw new OutOfMemoryError(
-      `The ${name} need ${count * each} bytes in one buffer but this device binds at most ${limit}. Lower ${setting} ` +
-        `from ${count} to at most ${Math.floor(limit / each)}.`,
-    );
-  };
+  const bindings: Binding[] = [];
   if (use !== 'generate')
-    check('MLP activations of a micro-batch', 'actor.ppoMaxTokenLenPerGpu', maxTokenLen, 2 * F * 4);
-  if (!rollout) return;
-  const { maxNumSeqs, slotCapacity, maxPromptLength } = rollout;
-  check('logits of a decode step', 'rollout.maxNumSeqs', maxNumSeqs, V * 4);
-  check(
-    "keys and values of a layer's cache",
-    'rollout.maxNumSeqs',
-    maxNumSeqs,
-    (slotCapacity + maxPromptLength) * 2 * K * D * 4,
-  );
+    bindings.push({
+      name: 'MLP activations of a micro-batch',
+      setting: 'actor.ppoMaxTokenLenPerGpu',
+      count: maxTokenLen,
+      each: 2 * F * 4,
+    });
+  if (!rollout) return bindings;
+  const { maxNumSeqs: count, slotCapacity, maxPromptLength } = rollout;
+  const setting = 'rollout.maxNumSeqs';
+  const perSlot = (slotCapacity + maxPromptLength) * 2 * K * D * 4;
+  bindings.push({ name: 'logits of a decode step', setting, count, each: V * 4 });
+  bindings.push({ name: "keys and values of a layer's cache", setting, count, each: perSlot });
+  return bindings;
+}
+
+/** Throws OutOfMemoryError before any allocation if a buffer is larger than the device can bind. */
+export function checkBindings(sizes: Sizes, limit: number): void {
+  for (const { name, setting, count, each } of bindingsOf(sizes))
+    if (count * each > limit)
+      throw new OutOfMemoryError(
+        `The ${name} need ${count * each} bytes in one buffer but this device binds at most ${limit}. ` +
+          (each > limit
+            ? 'Use a smaller model.'
+            : `Lower ${setting} from ${count} to at most ${Math.floor(limit / each)}.`),
+      );
 }
 
 /** Formats bytes as MiB. */

@@ -73,6 +73,7 @@ export async function createRemoteEngine(worker: Worker, spec: RemoteEngineSpec)
   const { hasCopy, sends, receives } = rolloutPlace(spec);
   return {
     description,
+    ...(description.lowered && { lowered: description.lowered }),
     describe: () => alive(api.describe()),
     async untilLost() {
       const { reason, message } = await alive(api.untilLost());

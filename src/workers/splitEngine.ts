@@ -51,6 +51,7 @@ export function splitEngine<T extends Half>(
   return {
     ...train,
     rollout,
+    ...((train.lowered ?? other.lowered) && { lowered: { ...train.lowered, ...other.lowered } }),
     checkpointEngine: streamedWeights(sender, receiver, options),
     ...(train.untilLost && {
       untilLost: () => Promise.race([train.untilLost!(), ...(other.untilLost ? [other.untilLost()] : [])]),

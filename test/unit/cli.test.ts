@@ -13,6 +13,7 @@ import { processIo, withIo } from '../../src/cli/process/io.ts';
 import {
   Progress,
   repeatProgress,
+  whileWorking,
   resolvedAlgorithm,
   say,
   sayProgress,
@@ -120,6 +121,8 @@ test('the summary counts each step once, and separates values before and after',
   expect(summary.passAt1).toEqual({ before: 0.25, after: 0.75 });
   expect(summary.greedy).toEqual({ before: 0.125, after: null });
   expect(summary.meanReward).toEqual({ first: 0.1, last: 0.3 });
+  const many = Array.from({ length: 20 }, (_, i) => line(i + 1, { 'critic/score/mean': i }));
+  expect(summarizeRun(many).meanReward).toEqual({ first: 0.5, last: 18.5 }); // the first and the last tenth
   expect(summary.seconds).toMatchObject({ generate: 4.5, evaluate: 6, update: 0 });
   expect(summaryTable(summary)).toContain('pass@1                     0.250     0.750');
   expect(summaryTable(summary)).toContain('  seconds: generate 4.5, evaluate 6.0');
@@ -411,4 +414,27 @@ test('progress has the tokens, and the time so far while nothing has ended; a lo
     ...['0 of 4 samples, 1:30 so far', '2 of 4 samples, 640 tokens, 2:00 left'],
   ]);
   expect(said(true)).toEqual([]);
+});
+
+test('a task without lines of its own shows its name: on a terminal immediately, in a log every 30 s', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const said = async (isTTY: boolean) => {
+    let text = '';
+    await withIo({ ...processIo, stderr: { isTTY, write: (more: string) => (text += more) } }, () => {
+      say('memory plan');
+      return whileWorking('loading', async (show) => {
+        vi.advanceTimersByTime(31_000);
+        show('1 of 2');
+        vi.advanceTimersByTime(60_000);
+      });
+    });
+    vi.advanceTimersByTime(300_000);
+    return text
+      .replaceAll('\r\x1b[K', '\n')
+      .split('\n')
+      .filter((line) => line !== '');
+  };
+  expect(await said(false)).toEqual(['memory plan', 'loading, 0:30 so far', '1 of 2', '1 of 2']);
+  expect(await said(true)).toEqual(['memory plan', 'loading', '1 of 2']);
 });

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { InputError } from '../../src/errors.ts';
 import { ggufModel, type GgufType } from '../../src/extensions/gguf/index.ts';
-import { writeGguf, type GgufValue } from '../../src/extensions/gguf/gguf.ts';
+import { type GgufTensor, type GgufValue, writeGguf } from '../../src/extensions/gguf/gguf.ts';
 import { type CheckpointWithTokenizer, collectWeights, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import { READ_TYPES, unpackBlocks } from '../../src/extensions/gguf/blocks.ts';
 import { readGgufHeader } from '../../src/extensions/gguf/header.ts';
@@ -296,6 +296,22 @@ describe('refused in two sentences', () => {
     const place = /33/.test(message.source) ? atMatrix - 8 : at;
     expect(await refusal(changed(bytes, (view) => change(view, place)))).toMatch(message);
   });
+
+  test.each(['blk.00.attn_q.weight', 'model.layers.0.self_attn.q_proj.weight'])(
+    'a second name of a tensor: %s',
+    async (second) => {
+      const tensors = ['token_embd.weight', 'blk.0.attn_q.weight', second].map((name): GgufTensor => ({
+        name,
+        shape: [4, 32],
+        type: 'F32',
+        data: new Float32Array(128),
+      }));
+      const bytes = writeGguf(new Map([['general.architecture', 'llama']]), tensors);
+      expect(await refusal(bytes)).toBe(
+        `m.gguf has the tensors "blk.0.attn_q.weight" and "${second}", which are both "model.layers.0.self_attn.q_proj.weight". Choose another file of the model.`,
+      );
+    },
+  );
 
   test('bytes behind the last tensor', async () => {
     const bytes = fileOf(BASE, 'F16');

@@ -1,6 +1,8 @@
 /** Tests the configs for real models against the shapes of those models, which were written into test/fixtures by hand. */
 import { readFileSync } from 'node:fs';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { withLowered } from '../../src/grpo/generate/trainingSet.ts';
 import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import { parseModelConfig } from '../../src/model/config.ts';
 import { parameterCount } from '../../src/model/params.ts';
@@ -10,11 +12,13 @@ import { gsm8kReward } from '../../src/tasks/gsm8k/reward.ts';
 import type { ScoredSample } from '../../src/tasks/task.ts';
 import { engineSizes } from '../../src/workers/engineSpec.ts';
 import {
-  aboveMemory,
   checkBindings,
+  checkPlan,
+  fitted,
   type PlanItem,
   planMemory,
   planSavings,
+  type Sizes,
   totalBytes,
 } from '../../src/workers/memoryPlan.ts';
 
@@ -43,10 +47,98 @@ test.each([
   expect(plan.find(({ name }) => name === 'weights')!.bytes).toBeGreaterThan(4 * parameterCount(shape));
   expect(planSavings(sizes).map(({ change }) => change)).toContain('model.quantization=int4');
   expect(totalBytes(planMemory({ ...sizes, weightFormat: 'int8' }))).toBeLessThan(totalBytes(plan));
-  expect(aboveMemory(sizes, totalBytes(plan))).toBeUndefined();
-  expect(aboveMemory(sizes, totalBytes(plan) - 1)).toMatch(/Each alone would save: .*rollout\.maxNumSeqs=/);
+  expect(() => checkPlan(sizes, totalBytes(plan))).not.toThrow();
+  expect(() => checkPlan(sizes, totalBytes(plan) - 1)).toThrow(
+    /the machine has .*Each alone would save: .*rollout\.maxNumSeqs=.* It fits with /,
+  );
   checkParser((config.task.options as Partial<PromptOptions>).parser);
   expect(read(file)).toContain('Not run by us');
+});
+
+describe('settings that are not written are lowered until the run fits', () => {
+  const smol = shapeOf('smollm2-135m-instruct');
+  const sizesOf = (model = smol, ...overrides: string[]) => {
+    const config = parseTrainConfig('name: x\nmodel: {path: x, loraRank: 8}\n', { source: 'x', overrides });
+    return { ...engineSizes(config), config: model };
+  };
+  const GIB = 2 ** 30;
+
+  test('the defaults stay if they fit', () => {
+    const sizes = sizesOf();
+    expect(fitted(sizes, 64 * GIB)).toEqual({ sizes });
+    expect(fitted(sizes, totalBytes(planMemory(sizes)))).toEqual({ sizes });
+  });
+
+  test.each([
+    ['4 GiB of memory', smol, [], 4 * GIB, Infinity, /the plan of [\d.]+ MiB is above the 4096\.0 MiB of the machine/],
+    ['a cap', smol, ['model.maxMemoryMib=2500'], 2500 * 2 ** 20, Infinity, /2500\.0 MiB of model\.maxMemoryMib/],
+    [
+      'a huge vocabulary and small bindings',
+      { ...smol, vocabSize: 1 << 21 },
+      [],
+      1e15,
+      GIB / 4,
+      /maxNumSeqs=32 instead of 128, because the device binds at most/,
+    ],
+    [
+      'a small binding for the MLP',
+      { ...smol, intermediateSize: 49152 },
+      [],
+      1e15,
+      GIB / 2,
+      /ppoMaxTokenLenPerGpu=1024 instead of 4096/,
+    ],
+    [
+      'a model of 256 positions',
+      { ...smol, maxPositionEmbeddings: 256 },
+      [],
+      1e15,
+      Infinity,
+      /maxResponseLength=96 instead of 160, because the model has 256 positions/,
+    ],
+    ['long prompts', smol, ['data.maxPromptLength=6000'], 20 * GIB, Infinity, /maxNumSeqs=\d+ instead of 128/],
+  ] as const)('%s', (_, model, overrides, maxBytes, maxArenaBytes, note) => {
+    const sizes: Sizes = { ...sizesOf(model, ...overrides), maxArenaBytes };
+    const found = fitted(sizes, maxBytes);
+    expect(found.note).toMatch(note);
+    expect(totalBytes(planMemory(found.sizes))).toBeLessThanOrEqual(maxBytes);
+    expect(() => checkBindings(found.sizes, maxArenaBytes)).not.toThrow();
+    expect(found.sizes.maxTokenLen).toBeGreaterThanOrEqual(found.sizes.maxPositions);
+    expect(found.sizes.maxPositions).toBeLessThanOrEqual(model.maxPositionEmbeddings);
+    expect(Object.keys(found.sizes.lowered!).every((key) => found.note!.includes(key))).toBe(true);
+  });
+
+  test('a written value stays, and the refusal says what fits', () => {
+    const written = sizesOf(
+      smol,
+      'rollout.maxNumSeqs=128',
+      'actor.ppoMaxTokenLenPerGpu=4096',
+      'data.maxResponseLength=160',
+    );
+    expect(fitted(written, 3 * GIB)).toEqual({ sizes: written });
+    expect(() => checkPlan(written, 3 * GIB)).toThrow(/It fits with (?=.*actor\.ppoMaxTokenLenPerGpu=\d+)/);
+    const slots = sizesOf(smol, 'rollout.maxNumSeqs=128');
+    expect(fitted(slots, 3 * GIB).sizes).toMatchObject({ rollout: { maxNumSeqs: 128 } });
+    const none = sizesOf(smol, 'model.lowerToFit=none');
+    expect(fitted(none, 3 * GIB)).toEqual({ sizes: none });
+  });
+
+  test('no values fit', () => {
+    const sizes = sizesOf();
+    expect(fitted(sizes, 2 ** 20)).toEqual({ sizes });
+    expect(() => checkPlan(sizes, 2 ** 20)).toThrow(/Each alone would save: (?!.* It fits with )/);
+  });
+
+  test('a run has the lowered values, and a config that is written again keeps what may be lowered', () => {
+    const config = parseTrainConfig('name: x\nmodel: {path: x}\nrollout: {maxNumSeqs: 64}\n', { source: 'x' });
+    expect(config.model.lowerToFit).toEqual(['actor.ppoMaxTokenLenPerGpu', 'data.maxResponseLength']);
+    expect(resolveTrainConfig(config)).toEqual(config);
+    const lowered = withLowered(config, { 'actor.ppoMaxTokenLenPerGpu': 512, 'data.maxResponseLength': 40 });
+    expect([lowered.actor.ppoMaxTokenLenPerGpu, lowered.data.maxResponseLength, lowered.rollout.maxNumSeqs]).toEqual([
+      512, 40, 64,
+    ]);
+    expect(withLowered(config)).toBe(config);
+  });
 });
 
 test('the memory in docs/guides/models.md is what is planned', () => {

@@ -459,7 +459,7 @@ describe('untrusted chat templates', () => {
     const t = templated(
       "{{ range(1, 7, 2) | join(',') }} {{ True and not False }} {{ none is none }} {{ strftime_now('%Y') }}",
     );
-    expect(t.applyChatTemplate(chat)).toBe(`1,3,5 true true ${new Date().getFullYear()}`);
+    expect(t.applyChatTemplate(chat)).toBe(`1,3,5 True True ${new Date().getFullYear()}`);
   });
 });
 

@@ -19,6 +19,8 @@ import {
 import { parseAdapterConfig } from '../../src/model/lora/adapter.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { modelTokenizer } from '../../src/model/tokenizer/modelTokenizer.ts';
+import { parseAsWritten } from '../../src/model/tokenizer/pythonText.ts';
+import { ChatTemplate } from '../../src/model/tokenizer/template.ts';
 import { rng } from '../random.ts';
 
 const FIXTURE = 'test/fixtures/bpe/pretokenizers.json';
@@ -184,6 +186,55 @@ config, model, tokenizer = (c.from_pretrained(folder) for c in (AutoConfig, Auto
 texts = [tokenizer.apply_chat_template(asked["messages"], tools=t, tokenize=False, add_generation_prompt=True) for t in (None, asked["tools"])]
 print(json.dumps(dict(ends=model.generation_config.eos_token_id, vocab=config.vocab_size, hidden=config.hidden_size, texts=texts, dtype=str(model.dtype))))`;
 
+const CONVERSATION =
+  '[{"role": "user", "content": " \\n hi \\n"}, {"role": "assistant", "content": null, "tool_calls": [{"function": ' +
+  '{"arguments": {"f": 1.0, "e": 1e5, "small": 1e-7, "id": 12345678901234567890, "yes": true, "none": null, "q": "it\'s \\u00e9"}}}]}]';
+const ARGUMENTS = 'messages[1].tool_calls[0].function.arguments';
+/** Templates, and what Jinja2 writes for them in transformers 5.24. */
+const WRITTEN: [template: string, text: string][] = [
+  [
+    `{{ ${ARGUMENTS} | tojson }}`,
+    '{"f": 1.0, "e": 100000.0, "small": 1e-07, "id": 12345678901234567890, "yes": true, "none": null, "q": "it\'s \u00e9"}',
+  ],
+  [
+    `{{ ${ARGUMENTS} }}`,
+    "{'f': 1.0, 'e': 100000.0, 'small': 1e-07, 'id': 12345678901234567890, 'yes': True, 'none': None, 'q': \"it's \u00e9\"}",
+  ],
+  [
+    `{% for k, v in ${ARGUMENTS} | items %}{{ k ~ '=' ~ v }};{% endfor %}`,
+    "f=1.0;e=100000.0;small=1e-07;id=12345678901234567890;yes=True;none=None;q=it's \u00e9;",
+  ],
+  [
+    `{{ ${ARGUMENTS}.f + 1 }} {{ ${ARGUMENTS}.yes | string }} {{ ${ARGUMENTS}.f is number }} {{ ${ARGUMENTS}.f is mapping }}`,
+    '2.0 True True False',
+  ],
+  [
+    "{{ messages[0].content.strip('\\n') }}|{{ messages[0].content.lstrip(' ') }}|{{ 'xxaxx'.rstrip('x') }}|{{ messages[0].content | trim }}",
+    ' \n hi |\n hi \n|xxa|hi',
+  ],
+  ["{{ '\u0085\u001c a\ufeff'.strip() }}", 'a\ufeff'],
+  [
+    '{{ messages[1].content }}{{ none }}{{ undefined_name }}|{{ true }} {{ 1.0 }} {{ [1, 2.0, none, "a"] }}',
+    "NoneNone|True 1.0 [1, 2.0, None, 'a']",
+  ],
+  [
+    '{% for i in range(5) %}{{ i }}{% if i == 1 %}a{% continue %}{% endif %}{% if i == 3 %}b{% break %}{% endif %},{% endfor %}.',
+    '0,1a2,3b.',
+  ],
+  [
+    "{{ -5 % 3 }} {{ '1' == 1 }} {{ [1] == [1.0] }} {{ {'a': [1]} != {'a': [1]} }} {{ undefined_name == none }}",
+    '1 False True False False',
+  ],
+  [
+    "{{ {'b': [], 'a': {'c': 0.5}} | tojson(indent=2, sort_keys=true) }} {{ '\u00e9' | tojson(ensure_ascii=true) }}",
+    '{\n  "a": {\n    "c": 0.5\n  },\n  "b": []\n} "\\u00e9"',
+  ],
+];
+
+test.each(WRITTEN)('%s is written as Jinja2 writes it', (template, text) => {
+  expect(new ChatTemplate(template).render({ messages: parseAsWritten(CONVERSATION) })).toBe(text);
+});
+
 /** Saves a copy of the shipped model with another program's generation_config.json and list of templates. */
 async function savedCopy(
   ends: number[],
@@ -229,6 +280,15 @@ describe.skipIf(FULL_TESTS !== '1')('the libraries themselves (npm test -- --ful
       const different = texts.filter((_, t) => JSON.stringify(ours[t]) !== JSON.stringify(said[i][t]));
       expect(different.slice(0, 5), `${nameOf(step)}: ${different.length} differ`).toEqual([]);
     }
+  });
+
+  test('transformers: the texts of templates', (context) => {
+    context.skip(found === undefined, none);
+    const code =
+      'import json, sys; from transformers.utils.chat_template_utils import _compile_jinja_template as compiled; ' +
+      'print(json.dumps([compiled(t).render(messages=json.loads(sys.argv[1])) for t in json.loads(sys.argv[2])]))';
+    const templates = WRITTEN.map(([template]) => template);
+    expect(python(code, CONVERSATION, JSON.stringify(templates))).toEqual(WRITTEN.map(([, text]) => text));
   });
 
   test('PEFT: an adapter is refused if its initialisation changes the base', (context) => {

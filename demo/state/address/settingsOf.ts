@@ -21,7 +21,10 @@ const NAMES: Readonly<Record<string, string>> = {
 const BRING_OTHERS = ['algorithm.name', 'actor.policyLoss.lossMode'];
 
 /** Keys that have no effect in a page. */
-const NOT_SHARED = ['name', 'trainer.defaultLocalDir', 'trainer.logRollouts', 'trainer.logger', 'trainer.resumeMode'];
+const NOT_SHARED = [
+  ...['name', 'trainer.defaultLocalDir', 'trainer.logRollouts', 'trainer.logger', 'trainer.resumeMode'],
+  'model.lowerToFit', // follows from the keys that an address has
+];
 
 /** Returns the address parameters for a config. @param recipe text of configs/<name>.yaml */
 export function settingsOf(config: TrainConfig, name: string, recipe: string): URLSearchParams {

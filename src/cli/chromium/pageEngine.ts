@@ -14,6 +14,7 @@ import type { EngineSpec } from '../../workers/engineSpec.ts';
 import { createRemoteEngine } from '../../workers/remoteEngine.ts';
 import engineCode from '../../engine.worker.ts?inline-worker';
 import type { CommandEngine } from '../process/io.ts';
+import { fitted } from '../../workers/memoryPlan.ts';
 import { sayAdapter, sayMemory } from '../run/plan.ts';
 import { MessageLink } from './messageLink.ts';
 import type { PageAdapter } from './page.ts';
@@ -39,8 +40,11 @@ export async function openPageEngine(page: Page, spec: EngineSpec): Promise<Comm
     // The option `packed` is left out: quantized tensors of a file stay quantized only if the engine reads weights from the file on demand.
     // The engine in the page gets all weights in one message.
     const { judgeModel, packed: _, dtype, ...others } = spec;
-    const rest = { ...others, ...(dtype && hasHalves && { dtype }) };
-    sayMemory(spec, { ...rest, maxArenaBytes, ...(judgeModel && { judgeModel }) });
+    const asked = { ...others, ...(dtype && hasHalves && { dtype }), maxArenaBytes };
+    const maxBytes = spec.maxMemoryMib === undefined ? Infinity : spec.maxMemoryMib * 2 ** 20;
+    const { sizes, note } = fitted({ ...asked, ...(judgeModel && { judgeModel }) }, maxBytes);
+    sayMemory(spec, sizes, note);
+    const { judgeModel: _judge, maxArenaBytes: _bytes, ...rest } = sizes;
     const weights = await collected(spec.weights);
     const judge = judgeModel && { judgeModel: { ...judgeModel, weights: await collected(judgeModel.weights) } };
     const engine = await createRemoteEngine(worker as unknown as Worker, { ...rest, weights, ...judge });

@@ -236,7 +236,7 @@ function cancelling(host: RoomHost) {
 
 /** Opens a second copy of the model, with which the controller verifies samples while the first copy is updated. */
 function openChecking({ model, lora }: CommandSession, config: TrainConfig): Promise<CommandEngine> {
-  const { judge: _, ...sizes } = engineSizes(config);
+  const { judge: _, lowerToFit: __, ...sizes } = engineSizes(config);
   say('a second model verifies the samples of workers');
   return openEngine(model, { ...sizes, ...(lora && { lora }), withReference: false, use: 'score' });
 }

@@ -8,6 +8,7 @@ import { InputError } from '../../errors.ts';
 import { packGroups } from '../../model/packing.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { lostRoles, namedRole, OTHER_TEMPLATE } from '../../model/tokenizer/lostText.ts';
+import { parseAsWritten } from '../../model/tokenizer/pythonText.ts';
 import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
 import { parseJson } from '../../rollout/tools/call.ts';
 import { dtypeNote } from '../../workers/engineSpec.ts';
@@ -19,7 +20,7 @@ import { adapterBindingBytes, installDawn } from '../dawn.ts';
 import { tuningStore } from '../diskStore.ts';
 import { readJsonFile } from '../files.ts';
 import { currentIo } from '../process/io.ts';
-import { say } from '../run/progress.ts';
+import { LOADING, Progress, say, whileWorking } from '../run/progress.ts';
 import { COMPILING } from '../run/plan.ts';
 
 /** Maximum number of tokens per forward pass, unless one sequence is longer. */
@@ -66,7 +67,7 @@ export const score: Command = {
     const { base, folder } = await findAdapter(path, typeof adapterPath === 'string' ? adapterPath : undefined);
     const { model } = await openModel(base);
     const adapter = folder === undefined ? undefined : await readAdapter(folder, model.config);
-    const json = await readJsonFile(file);
+    const json = chat === undefined ? await readJsonFile(file) : await readJsonFile(file, parseAsWritten);
     const ids = chat === undefined ? json : conversationIds(json, modelTokenizer(withTokenizer(base, model)), file);
     const sequences = readSequences(ids, model.config, file);
     await installDawn();
@@ -119,11 +120,11 @@ async function scoreWith(spec: DeviceSpec, sequences: number[][], tell: boolean)
   if (tell)
     for (const line of planLines(planMemory({ ...spec, maxArenaBytes: await adapterBindingBytes() }))) say(line);
   say(COMPILING);
-  const engine = await createDeviceEngine(spec, { tuning: async () => tuningStore() });
+  const engine = await whileWorking(LOADING, () => createDeviceEngine(spec, { tuning: async () => tuningStore() }));
   try {
     const { description, vendor, isSoftware } = engine.adapter;
     if (tell) say(`adapter: ${description || vendor}${isSoftware ? ' (software: correct, but slow)' : ''}`);
-    return await scoreSequences(engine, sequences, spec.maxTokenLen);
+    return await whileWorking('scoring', (show) => scoreSequences(engine, sequences, spec.maxTokenLen, show));
   } finally {
     engine.destroy();
   }
@@ -142,13 +143,17 @@ async function scoreSequences(
   { model }: DeviceEngine,
   sequences: number[][],
   maxTokenLen: number,
+  show: (text: string) => void,
 ): Promise<number[][]> {
   const groups = sequences.map(([first, ...rest]) => {
     const samples = [{ tokens: Uint32Array.from(rest), mask: new Uint8Array(rest.length).fill(1) }];
     return { prompt: Uint32Array.of(first), samples };
   });
   const scores = sequences.map((ids) => new Array<number>(ids.length - 1));
-  for (const { batch, entryGroup, entryPosition } of packGroups(groups, maxTokenLen)) {
+  const passes = packGroups(groups, maxTokenLen);
+  const progress = new Progress();
+  for (const [done, { batch, entryGroup, entryPosition }] of passes.entries()) {
+    if (done > 0) show(`scoring: ${progress.text(done, passes.length, 'passes')}`);
     const { logProbs } = await model.logProbs(batch, { temperature: 1 });
     logProbs.forEach((value, e) => (scores[entryGroup[e]][entryPosition[e]] = value));
   }
@@ -208,7 +213,7 @@ function scoredMessage(message: unknown) {
 function withArguments(call: unknown): unknown {
   if (!isTree(call) || !isTree(call['function'])) return call;
   const { arguments: given } = call['function'];
-  const read = typeof given === 'string' ? (parseJson(given) ?? given) : given;
+  const read = typeof given === 'string' ? (parseJson(given, parseAsWritten) ?? given) : given;
   return { ...call, function: { ...call['function'], arguments: read } };
 }
 

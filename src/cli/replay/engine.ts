@@ -59,7 +59,14 @@ export async function openReplayEngine(config: TrainConfig, { checkpoint }: Weig
   const base =
     checkpoint === undefined || trainsAdapter || !existsSync(join(checkpoint, 'config.json')) ? path : checkpoint;
   const model = await withChatTemplate(await loadWithAdapter(base, loraAdapterPath), customChatTemplate);
-  const { rollout: _, judge: __, speculative: ___, withReference: ____, ...sizes } = engineSizes(config);
+  const {
+    rollout: _,
+    judge: __,
+    speculative: ___,
+    withReference: ____,
+    lowerToFit: _____,
+    ...sizes
+  } = engineSizes(config);
   const lora = loraSettings(config, model.adapter);
   return openEngine(model, { ...sizes, ...(lora && { lora }), use: 'train' });
 }

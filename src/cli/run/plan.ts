@@ -9,8 +9,8 @@ import type { LoraConfig } from '../../model/lora/config.ts';
 import { parameterCount } from '../../model/params.ts';
 import type { RunSession } from '../../runs/trainingRun.ts';
 import { dtypeNote, type EngineSpec } from '../../workers/engineSpec.ts';
-import { aboveMemory, planLines, planMemory, type Sizes } from '../../workers/memoryPlan.ts';
-import { clock, resolvedAlgorithm, say } from './progress.ts';
+import { planLines, planMemory, type Sizes } from '../../workers/memoryPlan.ts';
+import { clock, resolvedAlgorithm, say, whileWorking } from './progress.ts';
 
 /** Parameters from which a model gets an estimate before step 1. A smaller model finishes step 1 sooner than an estimate takes. */
 const LARGE_PARAMETERS = 20e6;
@@ -26,14 +26,13 @@ export const COMPILING = 'kernels: compiling';
 /**
  * Prints the memory plan of an engine before the engine is created.
  * @param offered the engine's sizes, with only those options that the adapter supports
- * @param memory memory of the device in bytes
+ * @param lowered a sentence on settings that were lowered
  */
-export function sayMemory(asked: Pick<EngineSpec, 'dtype'>, offered: Sizes, memory = Infinity): void {
+export function sayMemory(asked: Pick<EngineSpec, 'dtype'>, offered: Sizes, lowered?: string): void {
   const note = dtypeNote(asked, offered);
   if (note) say(note);
   for (const line of planLines(planMemory(offered))) say(line);
-  const warning = aboveMemory(offered, memory);
-  if (warning !== undefined) say(warning);
+  if (lowered !== undefined) say(lowered);
   say(COMPILING);
 }
 
@@ -78,7 +77,9 @@ export async function sayEstimate(
 ): Promise<void> {
   const { data, rollout, trainer } = config;
   const problems = Math.min(data.trainBatchSize, Math.max(1, Math.floor(rollout.maxNumSeqs / rollout.n)));
-  const timed = await timedStep({ config, engine, task }, { problems, signal });
+  const timed = await whileWorking(`estimate: timing ${problems * rollout.n} samples`, () =>
+    timedStep({ config, engine, task }, { problems, signal }),
+  );
   if (!timed) return;
   const step = (timed.generationS + timed.updateS) * (data.trainBatchSize / problems);
   const perSample = timed.generationS / (problems * rollout.n);

@@ -23,12 +23,16 @@ export function say(text: string): void {
 const saidAt = new WeakMap<Io, number>();
 const QUIET_MS = 30_000;
 
-/** Prints the progress of a step or an evaluation: on a terminal as a temporary line, otherwise only if no line was printed for 30 s. */
+/** Prints the progress of a step or an evaluation: on a terminal as a temporary line, otherwise only if no line was printed for 30 s. An empty text is not printed. */
 export function sayProgress(text: string): void {
   const io = currentIo();
+  if (text === '') return;
   if (io.stderr.isTTY) sayPassing(text);
   else if (performance.now() - (saidAt.get(io) ?? 0) >= QUIET_MS) say(text);
 }
+
+/** Name of the work between the memory plan and the line about the adapter. */
+export const LOADING = 'loading weights and compiling kernels';
 
 const BEAT_MS = 5000;
 
@@ -40,6 +44,20 @@ export function repeatProgress(text: () => string): () => void {
   if (currentIo().stderr.isTTY) return () => {};
   const timer = setInterval(() => sayProgress(text()), BEAT_MS).unref();
   return () => clearInterval(timer);
+}
+
+/** Runs a task that prints nothing of its own: its name is on the terminal, or every 30 s in the log. `text` replaces the name. */
+export async function whileWorking<T>(name: string, work: (show: (text: string) => void) => Promise<T>): Promise<T> {
+  const progress = new Progress();
+  let text: string | undefined;
+  sayPassing(name);
+  const stop = repeatProgress(() => text ?? progress.phase(name));
+  const show = (next: string) => sayProgress((text = next));
+  try {
+    return await work(show);
+  } finally {
+    stop();
+  }
 }
 
 /** Formats the progress of a task with many parts, and estimates the remaining time from the mean duration of the finished parts. */

@@ -33,9 +33,10 @@ import { adapterBindingBytes, adapterMemory, installDawn } from '../dawn.ts';
 import { tuningStore } from '../diskStore.ts';
 import { readJsonFile, readText } from '../files.ts';
 import { type CommandEngine, currentIo } from '../process/io.ts';
+import { checkPlan, fitted } from '../../workers/memoryPlan.ts';
 import { openTask } from './openTask.ts';
 import { sayAdapter, sayMemory } from './plan.ts';
-import { say } from './progress.ts';
+import { LOADING, say, whileWorking } from './progress.ts';
 
 export interface CommandSession {
   model: AdaptedModel;
@@ -133,7 +134,8 @@ function adapterLine(config: ModelConfig, lora: LoraConfig): string {
 function checkFits(loaded: LoadedModel, { model, data }: TrainConfig): void {
   const { config } = checkTokenizer(loaded, model.path);
   const longest = data.maxPromptLength + data.maxResponseLength;
-  if (longest > config.maxPositionEmbeddings) {
+  const isLowered = model.lowerToFit?.includes('data.maxResponseLength');
+  if (longest > config.maxPositionEmbeddings && !(isLowered && data.maxPromptLength < config.maxPositionEmbeddings)) {
     throw new InputError(
       `${model.path}: the model has ${config.maxPositionEmbeddings} positions, but data.maxPromptLength + ` +
         `data.maxResponseLength is ${longest}. Lower them.`,
@@ -238,9 +240,13 @@ function withLost(engine: LocalEngine): CommandEngine {
 async function openLocal(model: Engineless, sizes: Sizes): Promise<LocalEngine> {
   await installDawn();
   const spec = specOf(model, sizes);
-  const offered = await withOfferedDtype(spec);
-  sayMemory(spec, { ...offered, maxArenaBytes: await adapterBindingBytes() }, await adapterMemory());
-  const engine = await createLocalEngine(await withTable(offered), tuningStore());
+  const given = { ...(await withOfferedDtype(spec)), maxArenaBytes: await adapterBindingBytes() };
+  const { maxMemoryMib = (await adapterMemory()) / 2 ** 20 } = given;
+  const { sizes: offered, note } = fitted(given, maxMemoryMib * 2 ** 20);
+  checkPlan(offered, maxMemoryMib * 2 ** 20);
+  sayMemory(spec, offered, note);
+  const table = await withTable(offered);
+  const engine = await whileWorking(LOADING, () => createLocalEngine(table, tuningStore()));
   sayAdapter(engine.adapter);
   if (engine.tiles !== 'built in') say(`kernels: ${engine.tiles}, see webgrpo tune`);
   return engine;

@@ -33,7 +33,7 @@ import { folderFiles, shippedPath } from '../files.ts';
 import { onInterrupt } from '../process/interrupt.ts';
 import { openTask, readGsm8k } from './openTask.ts';
 import { noteTask } from './resume.ts';
-import { say } from './progress.ts';
+import { Progress, say, whileWorking } from './progress.ts';
 import { modelFiles } from '../../runs/checkpointFolder.ts';
 import type { FileSystem } from '../../runs/fileSystem.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
@@ -138,24 +138,27 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder, 
     say('Stopping after this step. Press Ctrl-C again to quit without saving.');
   });
   try {
-    await trainSupervised({
-      config,
-      engine: engine.model,
-      example: exampleStream(config, engine.tokenizer, task),
-      shouldStop: () => stopped,
-      onStep: async (metrics) => {
-        losses.push(metrics['train/loss']);
-        history.push(metrics);
-        await folder.appendMetrics(metrics);
-        for (const tracker of trackers) await tracker.log(metrics, history);
-        const speed = metrics['perf/trained_tokens'] / metrics['timing_s/step'];
-        const step = metrics['training/global_step'];
-        if (trainer.logger.includes('console') && (step % 10 === 0 || step === 1))
-          say(
-            `step ${step}/${trainer.totalTrainingSteps}  loss ${losses.at(-1)!.toFixed(4)}  tokens/s ${speed.toFixed(0)}`,
-          );
-      },
-    });
+    await whileWorking('supervised training', (show) =>
+      trainSupervised({
+        config,
+        engine: engine.model,
+        example: exampleStream(config, engine.tokenizer, task),
+        shouldStop: () => stopped,
+        onStep: async (metrics) => {
+          losses.push(metrics['train/loss']);
+          history.push(metrics);
+          await folder.appendMetrics(metrics);
+          for (const tracker of trackers) await tracker.log(metrics, history);
+          const speed = metrics['perf/trained_tokens'] / metrics['timing_s/step'];
+          const step = metrics['training/global_step'];
+          if (trainer.logger.includes('console') && (step % 10 === 0 || step === 1))
+            say(
+              `step ${step}/${trainer.totalTrainingSteps}  loss ${losses.at(-1)!.toFixed(4)}  tokens/s ${speed.toFixed(0)}`,
+            );
+          show(`supervised training: step ${step}/${trainer.totalTrainingSteps}`);
+        },
+      }),
+    );
     if (losses.length === 0 && stopped) throw new StoppedError('Stopped before the first step. Nothing was saved.');
     const weights = await engine.model.exportWeights();
     model.weights = weights;
@@ -193,7 +196,12 @@ export async function evaluateSupervised(config: SftConfig, model: LoadedModel) 
   const engine = await openEngine(model, engineSizes(evalConfig));
   try {
     return await closing(await openTask(config.task), (task) =>
-      new GrpoTrainer({ config: evalConfig, task, engine }).validate({ greedy: true }),
+      whileWorking('evaluating', (show) => {
+        const progress = new Progress();
+        const onEvaluating = (done: number, total: number, _step: number, tokens: number) =>
+          show(`evaluating: ${progress.text(done, total, 'problems', tokens)}`);
+        return new GrpoTrainer({ config: evalConfig, task, engine, onEvaluating }).validate({ greedy: true });
+      }),
     );
   } finally {
     engine.destroy();

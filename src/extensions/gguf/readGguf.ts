@@ -26,7 +26,16 @@ export async function readGguf(files: CheckpointFiles, name: string): Promise<Gg
   if (size === undefined) throw new InputError(`There is no file ${name}. Check its path.`);
   const file: GgufFile = { name, size, read: (begin, end) => files.read(name, begin, end) };
   const { metadata, tensors: infos } = await readGgufHeader(file);
-  const byName = new Map(infos.map((info) => [huggingFaceName(info.name), info]));
+  const byName = new Map<string, GgufTensorInfo>();
+  for (const info of infos) {
+    const hf = huggingFaceName(info.name);
+    const other = byName.get(hf);
+    if (other)
+      throw new InputError(
+        `${name} has the tensors ${shown(other.name)} and ${shown(info.name)}, which are both "${hf}". Choose another file of the model.`,
+      );
+    byName.set(hf, info);
+  }
   const factors = byName.get(ROPE_FACTORS);
   byName.delete(ROPE_FACTORS);
   const settings = new Settings(metadata, name);

@@ -5,6 +5,7 @@ import type { ModelEngine } from '../../model/engine.ts';
 import { finiteWeights } from '../../grpo/checkpoint.ts';
 import { type ClientStepOptions, ClientTrainer, type TrainingClient, type TrajectoryOptions } from '../client/index.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
+import { withLowered } from '../../grpo/generate/trainingSet.ts';
 import { type Metrics, rolloutProbsDiff } from '../../grpo/metrics.ts';
 import type { Checkpoint, TrainerEngine, TrainerState } from '../../grpo/types.ts';
 import { gatherEntries, type MiniBatch, type Sample, scatterEntries } from '../../grpo/update/batch.ts';
@@ -55,7 +56,7 @@ export class Learner {
 
   constructor({ engine, config }: LearnerOptions) {
     this.engine = engine;
-    this.config = withLr(config, engine.model.config);
+    this.config = withLr(withLowered(config, engine.lowered), engine.model.config);
   }
 
   /** Number of `optimStep` calls so far, which is also the weight version. Updates by `step` are not counted. */

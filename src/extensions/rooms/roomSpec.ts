@@ -37,7 +37,8 @@ export function checkRoomTask(task: TrainConfig['task']): void {
 export async function roomSpec(room: OpenedRoom, config: TrainConfig) {
   const { lora, ...model } = JSON.parse(new TextDecoder().decode(await room.file('model'))) as RoomModel;
   const weights = readSafetensors(await room.file('base'), "the room's weights");
-  const { kernelTuning: _, judge: __, ...asked } = engineSizes(config);
-  const sizes = { ...asked, ...(lora && { lora }), withReference: false, use: 'generate' as const };
+  const { kernelTuning: _, judge: __, lowerToFit = [], ...asked } = engineSizes(config);
+  const slots = lowerToFit.filter((key) => key === 'rollout.maxNumSeqs'); // the trainer has set the others
+  const sizes = { ...asked, lowerToFit: slots, ...(lora && { lora }), withReference: false, use: 'generate' as const };
   return { model: { ...model, weights }, sizes };
 }

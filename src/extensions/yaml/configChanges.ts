@@ -6,7 +6,7 @@ import { parseTrainConfig } from './text.ts';
 import { isTree, leaves, show } from '../../grpo/config/tree.ts';
 
 /** Matches keys that may differ between any two commands that continue one run. */
-const OF_THE_COMMAND = /^(name$|trainer\.(resume|defaultLocalDir$))/;
+const OF_THE_COMMAND = /^(name$|model\.lowerToFit$|trainer\.(resume|defaultLocalDir$))/;
 
 /** Matches keys of evaluation, logging and checkpoints. They do not change the policy after a step. */
 const OF_THE_RECORD = /^(trainer\.(?!total|ref)|data\.val|rollout\.valKwargs)/;

@@ -12,9 +12,10 @@ import { firstKeyOf, ofPeer } from './peerNames.ts';
 import { keyDocs, keysAndParts, MAX_FLOAT32, MIN_FLOAT32 } from './keys.ts';
 import { SHORTHANDS } from './recipeNotes.ts';
 import { DEFAULT_RECIPE, RECIPES, VERL_DEFAULTS } from './recipes.ts';
-import { checkTrainRules, nearestDivisor } from './rules.ts';
+import { checkTrainRules, longestSequence, nearestDivisor } from './rules.ts';
 import { pipelineOf } from '../pipeline/settings.ts';
 import { TRAIN_SCHEMA, type WrittenConfig } from './schema/index.ts';
+import { LOWERED_KEYS } from './schema/model.ts';
 import { isTree, leaves, setAt, show, type Tree, valueAt } from './tree.ts';
 import type { Recipe, TrainConfig } from './types.ts';
 
@@ -36,6 +37,11 @@ export function resolveTrainTree(tree: unknown, source: string): TrainConfig {
   if (valueAt(tree, 'actor.ppoMiniBatchSize') === undefined && config.asyncTraining.requireBatches === undefined)
     config.actor.ppoMiniBatchSize = nearestDivisor(config.data.trainBatchSize, config.actor.ppoMiniBatchSize);
   config.data.trainBatchSize = requiredGroups(config, tree, source);
+  const isWritten = (key: string) => valueAt(tree, key) !== undefined;
+  if (!isWritten('actor.ppoMaxTokenLenPerGpu'))
+    config.actor.ppoMaxTokenLenPerGpu = Math.max(config.actor.ppoMaxTokenLenPerGpu, longestSequence(config));
+  const free = LOWERED_KEYS.filter((key) => !isWritten(key));
+  config.model.lowerToFit ??= free.length > 0 ? free : ['none'];
   refuseUnknownNumbers(config, source);
   // The number of steps is not limited yet: `withTotalSteps` sets it once the training problems are counted.
   if (countsEpochs(tree)) config.trainer.totalTrainingSteps = Infinity;

@@ -100,7 +100,8 @@ function samplesRule(key: string, times: string, of: (config: TrainConfig) => [n
   };
 }
 
-const longestSequence = ({ data }: TrainConfig): number => data.maxPromptLength + data.maxResponseLength;
+/** Number of tokens of the longest prompt and response. */
+export const longestSequence = ({ data }: TrainConfig): number => data.maxPromptLength + data.maxResponseLength;
 
 const hasAdapters = ({ model }: TrainConfig): boolean => model.loraRank > 0 || model.loraAdapterPath !== undefined;
 

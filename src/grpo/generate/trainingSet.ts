@@ -10,7 +10,10 @@ import { givenProblem } from '../../tasks/problem.ts';
 import { keyedRng, permutation } from '../../tasks/random.ts';
 import type { Problem, Task } from '../../tasks/task.ts';
 import { checkTools } from '../../tasks/tool.ts';
+import { over } from '../config/resolve.ts';
+import { setAt, type Tree } from '../config/tree.ts';
 import type { TrainConfig } from '../config/types.ts';
+import type { LoweredSettings } from '../types.ts';
 import { withLr } from '../update/learningRate.ts';
 
 /**
@@ -107,10 +110,21 @@ export function promptFits({ config, tokenizer, task }: PromptContext): (problem
 export function completedConfig(
   config: TrainConfig,
   task: Task,
-  { tokenizer, model }: { tokenizer: ChatTokenizer; model: { config: ModelConfig } },
+  {
+    tokenizer,
+    model,
+    lowered,
+  }: { tokenizer: ChatTokenizer; model: { config: ModelConfig }; lowered?: LoweredSettings },
   isLora?: boolean,
 ): TrainConfig {
-  return withLr(withTotalSteps(config, task, tokenizer), model.config, isLora);
+  return withLr(withTotalSteps(withLowered(config, lowered), task, tokenizer), model.config, isLora);
+}
+
+/** Returns the config with the settings that the engine has lowered. */
+export function withLowered(config: TrainConfig, lowered: LoweredSettings = {}): TrainConfig {
+  const set: Tree = {};
+  for (const [key, value] of Object.entries(lowered)) setAt(set, key, value);
+  return Object.keys(set).length === 0 ? config : (over({ ...config }, set) as unknown as TrainConfig);
 }
 
 /**

@@ -42,13 +42,16 @@ export const namedRole = (role: string): string => NAMES[role] ?? `messages of t
  */
 export function lostRoles<M extends TextMessage>(messages: readonly M[], render: (messages: M[]) => string): string[] {
   const marked = ({ tool_calls: calls, ...message }: M, i: number) =>
-    Array.isArray(calls)
+    isCalls(calls)
       ? { ...message, tool_calls: calls.map((call: unknown) => namedCall(call, markerOf(i))) }
       : { ...message, content: markerOf(i) };
   const text = render(messages.map((message, i) => marked(message, i) as unknown as M));
-  const nameOf = ({ role, tool_calls: calls }: M) => (Array.isArray(calls) ? 'tool_calls' : role);
+  const nameOf = ({ role, tool_calls: calls }: M) => (isCalls(calls) ? 'tool_calls' : role);
   return messages.flatMap((message, i) => (isWritten(text, markerOf(i)) ? [] : [nameOf(message)]));
 }
+
+/** An empty list is the same as none. */
+const isCalls = (calls: unknown): calls is unknown[] => Array.isArray(calls) && calls.length > 0;
 
 /** Returns a tool call with another function name. */
 function namedCall(call: unknown, name: string): unknown {

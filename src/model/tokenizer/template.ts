@@ -5,6 +5,7 @@
 
 import { Environment, Interpreter, Template } from '@huggingface/jinja';
 import { InputError } from '../../errors.ts';
+import { type JsonStyle, pythonEquals, pythonJson, pythonText, stripped, writtenNumber } from './pythonText.ts';
 
 /** Maximum number of steps in a rendering; a conversation of a thousand messages takes about 50,000. */
 const MAX_STEPS = 3e5;
@@ -73,6 +74,7 @@ export class ChatTemplate {
     }
     try {
       this.program = new Template(text.replace(/\r\n?/g, '\n')).parsed;
+      markPrinted(this.program);
     } catch (error) {
       throw new InputError(`The chat template cannot be read (${reasonOf(error)}). It must be a Jinja template.`);
     }
@@ -153,21 +155,137 @@ export class ChatTemplates {
   }
 }
 
+/** A node of a parsed template, as far as it is read here. */
+interface Node {
+  type: string;
+  value?: unknown;
+  body?: Node[];
+  callee?: Node & { object?: Node; property?: Node };
+  args?: Node[];
+  key?: Node;
+  /** Expression whose result is written into the text. */
+  printed?: Node;
+}
+
+const STRIPS = ['strip', 'lstrip', 'rstrip'] as const;
+const BLOCKS = ['body', 'alternate', 'defaultBlock'];
+/** Statements, which write their own text or none. */
+const STATEMENTS = /^(Set|If|For|Macro|CallStatement|FilterStatement|Comment|Break|Continue|StringLiteral)$/;
+
+/** Marks the expressions of a parsed template that are written into the text, because Python writes some values differently. */
+function markPrinted(node: object): void {
+  for (const [key, value] of Object.entries(node)) {
+    if (typeof value !== 'object' || value === null) continue;
+    markPrinted(value as object);
+    if (!BLOCKS.includes(key) || !Array.isArray(value)) continue;
+    for (const [i, one] of (value as Node[]).entries())
+      if (!STATEMENTS.test(one.type)) value[i] = { type: 'Printed', printed: one };
+  }
+}
+
+/** A node whose value is known. */
+const held = (value: Value): Node => ({ type: 'Value', value });
+
 class BoundedInterpreter extends Interpreter {
   private steps = 0;
   private characters = 0;
   private readonly iterables = new WeakSet<object>();
   private readonly sizes = new WeakMap<object, number>();
+  /** First statements of the bodies of loops. */
+  private readonly starts = new WeakSet<object>();
+  /** Set from {% break %} or {% continue %} to the end of the loop or of its iteration; nothing is evaluated then. */
+  private left: 'Break' | 'Continue' | undefined;
 
   override evaluate(...given: Parameters<Interpreter['evaluate']>): Value {
-    const [statement] = given;
-    if (isLoop(statement)) this.iterables.add(iterableOf(statement));
-    const result = super.evaluate(...given);
+    const [statement, environment] = given as [Node | undefined, Environment];
+    if (statement?.type === 'Value') return statement.value as Value;
+    if (statement && this.starts.has(statement) && this.left === 'Continue') this.left = undefined;
+    if (this.left) return this.text('');
+    if (statement?.type === 'Printed') return this.text(pythonText(this.evaluate(statement.printed, environment)));
+    if (statement?.type === 'Break' || statement?.type === 'Continue') {
+      this.left = statement.type;
+      return this.text('');
+    }
+    if (isLoop(statement)) {
+      this.iterables.add(iterableOf(statement));
+      if (statement.body?.[0]) this.starts.add(statement.body[0]);
+    }
+    const result = this.asNumber((statement && this.asPython(statement, environment)) ?? super.evaluate(...given));
+    if (isLoop(statement)) this.left = undefined;
     this.steps++;
     if (statement) this.charge(statement, result);
     if (this.steps > MAX_STEPS) throw new Error(`it does not end within ${MAX_STEPS} steps`);
     if (this.characters > MAX_CHARACTERS) throw new Error(`it writes more than ${MAX_CHARACTERS} characters`);
     return result;
+  }
+
+  /**
+   * Returns the result of an expression that the library evaluates differently from Python; undefined for any other.
+   */
+  private asPython(node: Node, environment: Environment): Value | undefined {
+    if (node.type === 'BinaryExpression') return this.operation(node, environment);
+    if (node.type === 'FilterExpression') {
+      const { operand, filter } = node as unknown as { operand: Node; filter: Node };
+      const name = (filter.callee ?? filter).value as string;
+      if (!['tojson', 'string', 'trim'].includes(name)) return undefined;
+      const value = this.evaluate(operand, environment);
+      if (name === 'tojson') return this.text(pythonJson(value, this.jsonStyle(filter.args ?? [], environment)));
+      if (name === 'string') return this.text(pythonText(value));
+      if (value.type === 'StringValue') return this.strip('strip', value, filter.args, environment);
+      return super.evaluate({ ...node, operand: held(value) } as Node, environment);
+    }
+    const { callee, args } = node;
+    if (node.type !== 'CallExpression' || callee?.type !== 'MemberExpression' || !callee.object) return undefined;
+    const method = STRIPS.find((one) => one === callee.property?.value);
+    if (!method) return undefined;
+    const value = this.evaluate(callee.object, environment);
+    if (value.type === 'StringValue') return this.strip(method, value, args, environment);
+    return super.evaluate({ ...node, callee: { ...callee, object: held(value) } } as Node, environment);
+  }
+
+  private operation(node: Node, environment: Environment): Value | undefined {
+    const { operator, left, right } = node as unknown as { operator: { value: string }; left: Node; right: Node };
+    if (!['==', '!=', '~', '%'].includes(operator.value)) return undefined;
+    const [a, b] = [this.evaluate(left, environment), this.evaluate(right, environment)];
+    const apply = (x: Value, y: Value) =>
+      super.evaluate({ ...node, left: held(x), right: held(y) } as Node, environment);
+    if (operator.value === '~') return this.text(pythonText(a) + pythonText(b));
+    if (operator.value !== '%') return apply(this.text(''), this.text(pythonEquals(a, b) ? '' : '!'));
+    const result = apply(a, b) as { value: number } & Value;
+    const divisor = b.value as number;
+    if (result.value !== 0 && result.value < 0 !== divisor < 0) result.value += divisor;
+    return result;
+  }
+
+  private strip(method: (typeof STRIPS)[number], of: Value, args: Node[] = [], environment: Environment): Value {
+    const chars = args.length > 0 ? this.evaluate(args[0], environment) : undefined;
+    return this.text(
+      stripped(of.value as string, method, chars?.type === 'StringValue' ? (chars.value as string) : undefined),
+    );
+  }
+
+  private jsonStyle(args: readonly Node[], environment: Environment): JsonStyle {
+    const given = new Map(
+      args.flatMap(({ key, value }) => (key ? [[key.value, this.evaluate(value as Node, environment).value]] : [])),
+    );
+    const separators = given.get('separators') as Value[] | null | undefined;
+    return {
+      indent: (given.get('indent') as number | null | undefined) ?? undefined,
+      ensureAscii: given.get('ensure_ascii') === true,
+      sortKeys: given.get('sort_keys') === true,
+      separators: separators?.map(pythonText),
+    };
+  }
+
+  /** Returns a float instead of an object that stands for it. */
+  private asNumber(value: Value): Value {
+    const text = writtenNumber(value);
+    if (text === undefined || /^-?\d+$/.test(text)) return value;
+    return super.evaluate({ type: 'FloatLiteral', value: Number(text) } as Node, this.global);
+  }
+
+  private text(value: string): Value {
+    return super.evaluate({ type: 'StringLiteral', value } as Node, this.global);
   }
 
   /**
@@ -198,6 +316,7 @@ class BoundedInterpreter extends Interpreter {
 
 interface Loop {
   type: 'For';
+  body?: Node[];
   iterable: { type: string; lhs?: object };
 }
 

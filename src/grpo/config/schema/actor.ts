@@ -142,7 +142,7 @@ export const actor = part({
     verl: 'actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu',
   }),
   ppoMaxTokenLenPerGpu: count(4096, 'tokens', {
-    why: 'Maximum number of tokens per micro-batch. Changes memory and speed, never the gradient.',
+    why: 'Maximum number of tokens per micro-batch. Changes memory and speed, never the gradient. If not written: 4096, or more if one sequence can be longer.',
     verl: 'actor_rollout_ref.actor.ppo_max_token_len_per_gpu',
     trl: 'gradient_accumulation_steps',
     note: 'micro-batches are split by tokens',

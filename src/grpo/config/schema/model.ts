@@ -4,6 +4,9 @@ import { PACKED_FORMATS } from '../../../gpu/packedFormat.ts';
 import { LORA_MODULES } from '../../../model/lora/config.ts';
 import { choice, count, flag, names, number, text, part, positive, requiredText } from '../keys.ts';
 
+/** Keys that the memory plan can lower. */
+export const LOWERED_KEYS = ['rollout.maxNumSeqs', 'actor.ppoMaxTokenLenPerGpu', 'data.maxResponseLength'] as const;
+
 export const model = part({
   path: requiredText({
     why: 'Hugging Face checkpoint (a folder, its URL, or org/name, with @revision if needed), a .gguf file (a path, its URL, or org/name:Q4_1), or a config file for `webgrpo sft`, which is run first to produce the model.',
@@ -17,8 +20,11 @@ export const model = part({
   maxMemoryMib: count(
     undefined,
     'MiB',
-    'Maximum GPU memory to use. Default: no limit, because WebGPU cannot report the free memory.',
+    'Maximum GPU memory to use. Default: the memory of the machine on a software adapter, otherwise no limit, because WebGPU cannot report the free memory.',
   ),
+  lowerToFit: names(undefined, [...LOWERED_KEYS, 'none'], {
+    why: 'Keys that are lowered if the run does not fit the model or the device; the run reports the values. Default: those of these keys that are not written. none = refuse the run instead.',
+  }),
   loraRank: count(0, '', {
     why: 'Rank of LoRA adapters to train while the weights stay frozen. 0 = train every weight.',
     min: 0,
