@@ -39,6 +39,30 @@ test("a software adapter is named prominently; another algorithm uses its own cl
   await expect(page.getByRole('alert')).toContainText('Steps is "ten"');
 });
 
+test('until Start can be pressed the page requests only what its HTML names, and a recipe', async ({ page }) => {
+  await page.addInitScript(() => {
+    const isPressable = () => document.getElementById('start')?.ariaDisabled === 'false';
+    const observer = new MutationObserver(() => {
+      if (!isPressable()) return;
+      observer.disconnect();
+      Object.assign(globalThis, { pressableMs: performance.now() });
+    });
+    observer.observe(document, { subtree: true, childList: true, attributeFilter: ['aria-disabled'] });
+  });
+  await openPage(page, TINY);
+  await expect(page.locator('#rollouts .try').first()).toBeVisible(); // the last part that is loaded without a click
+  const html = await (await page.request.get('/')).text();
+  const requested = await page.evaluate(() => {
+    const { pressableMs } = globalThis as unknown as { pressableMs: number };
+    const files = performance.getEntriesByType('resource');
+    return files.map(({ name, startTime }) => ({ file: name.split('/').at(-1)!, isBefore: startTime <= pressableMs }));
+  });
+  const before = requested.filter(({ isBefore }) => isBefore);
+  expect(requested.length - before.length, 'files that are requested later').toBeGreaterThan(10);
+  const others = before.flatMap(({ file }) => (html.includes(file) ? [] : [file]));
+  expect(others).toEqual([expect.stringMatching(/^gsm8k-tool-.*\.yaml$/)]);
+});
+
 test('with WebGPU but no adapter the page says where to look', async ({ page }) => {
   await page.addInitScript(() => {
     GPU.prototype.requestAdapter = () => Promise.resolve(null);
