@@ -94,18 +94,20 @@ test("another run's results replace all that belonged to the run before: its rep
 
 /** Returns a drawing context with the letter widths of a wide font, such as DejaVu Sans, and the texts that were drawn with it. */
 function widePen() {
-  const written: { text: string; right: number }[] = [];
+  const written: { text: string; right: number; y: number }[] = [];
   const nothing = () => {};
   const pen = {
     font: '',
     measureText: (text: string) => ({ width: 0.7 * text.length * Number(/(\S+)px/.exec(pen.font)?.[1]) }),
-    fillText: (text: string, x: number) => void written.push({ text, right: x + pen.measureText(text).width }),
+    fillText: (text: string, x: number, y: number) =>
+      void written.push({ text, right: x + pen.measureText(text).width, y }),
     ...{ fillRect: nothing, beginPath: nothing, moveTo: nothing, lineTo: nothing, stroke: nothing },
+    ...{ roundRect: nothing, fill: nothing },
   };
   return { canvas: { getContext: () => pen } as unknown as HTMLCanvasElement, written };
 }
 
-test('the numbers of a result card end before its chart, in any font', () => {
+test('the numbers of a result card end before its chart, and its answers inside their boxes, in any font', () => {
   vi.stubGlobal('document', {});
   vi.stubGlobal('getComputedStyle', () => ({ getPropertyValue: () => 'x' }));
   const rewards = [1, 2].map((step) => ({ step, value: 0.5 }));
@@ -114,6 +116,14 @@ test('the numbers of a result card end before its chart, in any font', () => {
     const { canvas, written } = widePen();
     drawCard(canvas, { ...content, numbers });
     for (const number of numbers) expect(written.find(({ text }) => text === number)!.right, number).toBeLessThan(680);
+  }
+  for (const text of ['#### 28', 'calculator(56/2) = 28 #### 28', 'Each gets 28. '.repeat(40), 'x'.repeat(300)]) {
+    const { canvas, written } = widePen();
+    const [before, after] = [0, 9].map((step) => ({ step, right: step > 0, text }));
+    drawCard(canvas, { ...content, numbers: ['0.31'], comparison: { number: 2, problem: 'Halve 56.', before, after } });
+    const answers = written.filter(({ y }) => y > 410);
+    expect(answers.length, text).toBeGreaterThan(3);
+    for (const { right, y } of answers) expect([right < 1144, y < 598], text).toEqual([true, true]);
   }
 });
 
