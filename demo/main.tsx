@@ -125,8 +125,14 @@ function openPage(): void {
  * actions of the page.
  */
 async function openRest(): Promise<void> {
-  const isShown = () => new Promise((shown) => setTimeout(shown)); // Start, before the requests for all the rest
-  await open(await openForm().finally(() => isShown().then(showLowerViews)));
+  let isFree = false;
+  try {
+    isFree = await openForm();
+  } finally {
+    await new Promise((isShown) => setTimeout(isShown)); // Start, before the requests for all the rest
+    showLowerViews();
+  }
+  await open(isFree);
 }
 
 function showLowerViews(): void {
