@@ -259,7 +259,7 @@ test('a .gguf file: refused in a sentence, or its sizes are told, it is kept, an
       for await (const name of (await root.getDirectoryHandle('gguf', { create: true })).keys()) names.push(name);
       return names;
     });
-  // As in Safari before 26, then as in a private window.
+  // Safari before 26, then a private window.
   for (const [of, name] of [
     ['FileSystemFileHandle', 'createWritable'],
     ['StorageManager', 'getDirectory'],
