@@ -15,7 +15,7 @@ import { history } from './state/page.ts';
 import { shareDone } from './state/progress.ts';
 import { form } from './state/settings/settings.ts';
 import { type AskedRoom, narrowConnections, takeRoom } from './state/address/room.ts';
-import { along, marks, others, shownName } from './state/runs.ts';
+import { along, marks, others, shownName, watchRuns } from './state/runs.ts';
 import { address } from './state/address/visit.ts';
 import { watchSpeed } from './state/estimate.ts';
 import { About } from './views/about.tsx';
@@ -121,13 +121,22 @@ function openPage(): void {
 }
 
 /**
- * Loads the rest of the page as soon as Start can be pressed: the code that trains, the views below, and the automatic actions of the page.
+ * Loads the rest of the page as soon as Start can be pressed: the code that trains, the views below, the saved runs, and the automatic
+ * actions of the page.
  */
 async function openRest(): Promise<void> {
-  await open(await openForm().finally(showLowerViews));
+  let isFree = false;
+  try {
+    isFree = await openForm();
+  } finally {
+    await new Promise((isShown) => setTimeout(isShown)); // Start, before the requests for all the rest
+    showLowerViews();
+  }
+  await open(isFree);
 }
 
 function showLowerViews(): void {
+  watchRuns();
   for (const { id, load } of PANELS) void load().then((View) => show(<View />, id));
   void import('./views/ask/panel.tsx').then(({ AskPanel }) => show(<AskPanel />, 'ask'));
   void import('./views/steps/timeline.tsx').then(({ Timeline }) => show(<Timeline />, 'timeline'));

@@ -2,8 +2,8 @@
  * `npm run bench:page`: measures how long a visitor of the built page waits. Builds the page (--no-build uses the existing dist/demo),
  * serves it with gzip and opens it in a headless Chromium. Prints a table, with --json one object; null = not measured, with the reason.
  *
- *   bytesToFirstClick   gzipped bodies that the page has loaded when Start can be pressed; a run that was pressed then starts
- *                       as soon as the GPU is known, and firstTryMs counts from that press
+ *   bytesToFirstClick   gzipped bodies of all that the page has requested when Start can be pressed; a run that was pressed then
+ *                       starts as soon as the GPU is known, and firstTryMs counts from that press
  *   lcpMs, cls          largest contentful paint; layout shift, as Core Web Vitals counts it, from loading to the end of training
  *   firstTryMs          from the click on Start to a try on screen
  *   firstCurveMs        from the click on Start to the first point of a curve
@@ -32,7 +32,7 @@ const SMALL = {
 };
 
 /**
- * @typedef {object} Seen @property {number} bytesToFirstClick @property {number} lcpMs @property {{ at: number, value: number }[]} shifts
+ * @typedef {object} Seen @property {number} pressableMs @property {number} lcpMs @property {{ at: number, value: number }[]} shifts
  * @property {{ at: number, ms: number }[]} longTasks @property {Record<number, number>} clicks milliseconds from the interaction to the
  * next paint, by id of the interaction
  */
@@ -40,7 +40,7 @@ const SMALL = {
 /** Runs in the page before its own scripts: records paints, shifts, long tasks and clicks. */
 function watchPage() {
   /** @type {Seen} */
-  const seen = { bytesToFirstClick: 0, lcpMs: 0, shifts: [], longTasks: [], clicks: {} };
+  const seen = { pressableMs: 0, lcpMs: 0, shifts: [], longTasks: [], clicks: {} };
   Object.assign(globalThis, { seen });
   /** @type {(type: string, take: (entry: any) => void, more?: object) => void} */
   const watch = (type, take, more = {}) =>
@@ -57,10 +57,7 @@ function watchPage() {
   const noteStart = () => {
     if (document.getElementById('start')?.ariaDisabled !== 'false') return;
     observer.disconnect();
-    const loads = /** @type {PerformanceResourceTiming[]} */ (
-      ['navigation', 'resource'].flatMap((type) => performance.getEntriesByType(type))
-    );
-    seen.bytesToFirstClick = loads.reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0);
+    seen.pressableMs = performance.now();
   };
   const observer = new MutationObserver(noteStart);
   observer.observe(document, { subtree: true, childList: true, attributeFilter: ['aria-disabled'] });
@@ -73,7 +70,11 @@ function watchPage() {
 const seenOn = (page) =>
   page.evaluate(() => {
     const { seen } = /** @type {{ seen: Seen }} */ (/** @type {unknown} */ (globalThis));
-    return { ...seen, now: performance.now() };
+    const loads = /** @type {PerformanceResourceTiming[]} */ (
+      ['navigation', 'resource'].flatMap((type) => performance.getEntriesByType(type))
+    ).filter(({ startTime }) => startTime <= seen.pressableMs);
+    const bytesToFirstClick = loads.reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0);
+    return { ...seen, bytesToFirstClick, now: performance.now() };
   });
 
 /** @param {Page} page */

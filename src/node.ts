@@ -9,7 +9,7 @@ import { installDawn } from './cli/dawn.ts';
 import { folderFiles, ggufFile } from './cli/files.ts';
 import { type CheckpointWithTokenizer, collectWeights, withTokenizer } from './model/checkpoint/checkpoint.ts';
 import { openCheckpoint } from './model/checkpoint/open.ts';
-import { isGguf } from './model/checkpoint/sourceFiles.ts';
+import { isGguf } from './model/checkpoint/address.ts';
 
 /**
  * Installs Dawn as `navigator.gpu`, unless WebGPU exists already (as in Deno). Uses a hardware GPU if there is one, otherwise the software

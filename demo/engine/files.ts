@@ -5,8 +5,7 @@ import type { ModelCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { InputError } from '../../src/errors.ts';
 import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
-import { isRemote } from '../../src/model/checkpoint/hub.ts';
-import { isKeptGguf } from '../../src/workers/keptGguf.ts';
+import { isKeptGguf, isRemote } from '../../src/model/checkpoint/address.ts';
 import { openRemoteModel } from '../../src/workers/remoteEngine.ts';
 import { CHECKPOINTS, fetchBytes, isShipped } from './configs.ts';
 

@@ -87,12 +87,15 @@ export async function readRuns(): Promise<void> {
     // A window without storage has no saved runs, so there is nothing to read.
   }
 }
-effect(() => {
-  // Read the saved runs again when a run starts or ends, and when this tab has written a checkpoint, or added or deleted a run.
-  void changes.value;
-  void active.value;
-  void readRuns().catch(complain);
-});
+
+/** Reads the saved runs now, whenever a run starts or ends, and whenever this tab has written a checkpoint, or added or deleted a run. */
+export function watchRuns(): void {
+  effect(() => {
+    void changes.value;
+    void active.value;
+    void readRuns().catch(complain);
+  });
+}
 
 /** Overlays a run, or removes it. */
 export function toggleOverlay(id: string): void {

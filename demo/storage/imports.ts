@@ -1,7 +1,7 @@
 /** Imports a run of the command line or of another browser, from its folder or a .zip of it. */
 
 import { InputError } from '../../src/errors.ts';
-import { isGguf } from '../../src/model/checkpoint/sourceFiles.ts';
+import { isGguf } from '../../src/model/checkpoint/address.ts';
 import { parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import { readMetrics } from '../../src/runs/readLog.ts';
 import { readZip } from './zip.ts';

@@ -1,35 +1,39 @@
-/** The page's access to saved runs. The code that reads and writes them is loaded after the page is shown. */
+/** The page's access to saved runs. The code that reads and writes them is loaded at its first use. */
 
 import { signal } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { HeldRun, ReopenedRun } from './heldRun.ts';
 import type { Release, SavedRun, SavedRuns } from './savedRuns.ts';
 
-const code = Promise.all([import('./savedRuns.ts'), import('./heldRun.ts')]);
-const runs = code.then(([{ openSavedRuns }]) => openSavedRuns());
+let code: Promise<[typeof import('./savedRuns.ts'), typeof import('./heldRun.ts')]> | undefined;
+let runs: Promise<SavedRuns | undefined> | undefined;
+
+/** Loads the code at the first use. Start can be pressed without it. */
+const load = () => (code ??= Promise.all([import('./savedRuns.ts'), import('./heldRun.ts')]));
 
 /** Number of changes that this tab has written: checkpoints, and added or deleted runs. */
 export const changes = signal(0);
 
 /** Returns the store of saved runs; undefined if the browser stores no files. */
-export const savedRuns = (): Promise<SavedRuns | undefined> => runs;
+export const savedRuns = (): Promise<SavedRuns | undefined> =>
+  (runs ??= load().then(([{ openSavedRuns }]) => openSavedRuns()));
 
 /** Returns the newest saved run. */
-export const newestRun = async (): Promise<SavedRun | undefined> => (await runs)?.newest();
+export const newestRun = async (): Promise<SavedRun | undefined> => (await savedRuns())?.newest();
 
 /** Returns a run; undefined if it cannot be read. */
 export const readRun = async (id: string): Promise<SavedRun | undefined> =>
-  (await runs)?.read(id).catch(() => undefined);
+  (await savedRuns())?.read(id).catch(() => undefined);
 
 /** Deletes a saved run. */
 export async function discardRun({ id }: Pick<SavedRun, 'id'>): Promise<void> {
-  await (await runs)?.discard(id);
+  await (await savedRuns())?.discard(id);
   changes.value++;
 }
 
 /** Claims a run. Waits `waitMs` for another tab to release the run; undefined if that tab still holds the run then. */
 export const claimRun = async ({ id }: SavedRun, waitMs: number): Promise<Release | undefined> =>
-  (await code)[0].claim(id, waitMs);
+  (await load())[0].claim(id, waitMs);
 
 /** An opened run, with its storage. A new run has no checkpoint yet. */
 type OpenedRun = Partial<ReopenedRun>;
@@ -44,7 +48,7 @@ export async function openRun(
 ): Promise<OpenedRun> {
   // Request persistent storage, so that the browser keeps the files when space runs out. Browsers grant it after a click.
   void navigator.storage?.persist?.().catch(() => false);
-  const [[, { HeldRun }], files] = await Promise.all([code, runs]);
+  const [[, { HeldRun }], files] = await Promise.all([load(), savedRuns()]);
   const listen = (held: HeldRun) => {
     held.onProblem = (problem) => onProblem(problem?.message);
     held.onWritten = () => void changes.value++;

@@ -266,9 +266,10 @@ export function claim(id: string, waitMs = 0): Promise<Release | undefined> {
   return new Promise((resolve) => {
     const hold = (lock: Lock | null) =>
       lock ? new Promise<void>((release) => resolve(() => release())) : resolve(undefined);
-    // A page opened from file:// may have no Web Locks. Its tabs then have no common runs that would need a lock.
+    // A page opened from file:// may not use Web Locks, and one over plain http has none. Their tabs have no common runs to lock.
     const refused = (error: unknown) =>
       resolve((error as Error).name === 'SecurityError' ? () => undefined : undefined);
-    navigator.locks.request(`webgrpo run ${id}`, options, hold).catch(refused);
+    if (navigator.locks) navigator.locks.request(`webgrpo run ${id}`, options, hold).catch(refused);
+    else resolve(() => undefined);
   });
 }

@@ -2,12 +2,9 @@
 
 import { InputError } from '../errors.ts';
 import { opfsStore } from '../model/checkpoint/opfs.ts';
-import { type CheckpointFiles, isGguf } from '../model/checkpoint/sourceFiles.ts';
+import type { CheckpointFiles } from '../model/checkpoint/sourceFiles.ts';
 
 const FOLDER = 'gguf';
-
-/** True if the address of a model is the name of a stored GGUF file. */
-export const isKeptGguf = (address: string): boolean => isGguf(address) && !address.includes('/');
 
 /** Returns the name under which a file is stored. It has only letters, digits, "_", "." and "-", which need no escape in an address. */
 export const keptName = (name: string): string => `${name.replace(/\.gguf$/i, '').replaceAll(/[^\w.-]+/g, '-')}.gguf`;

@@ -3,12 +3,13 @@
  * few MiB of it are in host memory.
  */
 
+import { isKeptGguf } from '../model/checkpoint/address.ts';
 import type { DownloadProgress } from '../model/checkpoint/download.ts';
 import { fetchModel, type HubOptions } from '../model/checkpoint/hub.ts';
 import { openCheckpoint, type OpenCheckpoint, type WeightSource } from '../model/checkpoint/open.ts';
 import { elementCount, parameterSpecs } from '../model/params.ts';
 import { opfsStore } from '../model/checkpoint/opfs.ts';
-import { isKeptGguf, keptGguf } from './keptGguf.ts';
+import { keptGguf } from './keptGguf.ts';
 
 /** Minimum milliseconds between two progress reports. The end of a file is always reported. */
 const TELL_EVERY_MS = 100;

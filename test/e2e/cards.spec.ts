@@ -258,6 +258,18 @@ test('a .gguf file: refused in a sentence, or its sizes are told, it is kept, an
       for await (const name of (await root.getDirectoryHandle('gguf', { create: true })).keys()) names.push(name);
       return names;
     });
+  // Safari before 26, then a private window.
+  for (const [of, name] of [
+    ['FileSystemFileHandle', 'createWritable'],
+    ['StorageManager', 'getDirectory'],
+  ]) {
+    await page.evaluate(`globalThis.had = ${of}.prototype.${name}; delete ${of}.prototype.${name};`);
+    await choose('tiny.gguf', bytes);
+    await expect(page.locator('.field-problem')).toContainText('This window cannot store the files of a model');
+    await page.evaluate(`${of}.prototype.${name} = globalThis.had;`);
+    await choose('cut.gguf', bytes.subarray(0, -100));
+    await expect(page.locator('.field-problem')).toContainText('The file is truncated');
+  }
   await page.evaluate(() => {
     const { write } = FileSystemWritableFileStream.prototype;
     FileSystemWritableFileStream.prototype.write = async function (content) {

@@ -11,9 +11,10 @@ import { collectWeights, saveCheckpoint } from '../../src/model/checkpoint/check
 import { parseModelConfig } from '../../src/model/config.ts';
 import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
 import { InputError } from '../../src/errors.ts';
-import { fetchModel, type HubOptions, isGgufModel, isRemote, lookUpModel } from '../../src/model/checkpoint/hub.ts';
+import { isGguf, isGgufModel, isRemote } from '../../src/model/checkpoint/address.ts';
+import { fetchModel, type HubOptions, lookUpModel } from '../../src/model/checkpoint/hub.ts';
 import { openCheckpoint } from '../../src/model/checkpoint/open.ts';
-import { type CheckpointFiles, isGguf } from '../../src/model/checkpoint/sourceFiles.ts';
+import type { CheckpointFiles } from '../../src/model/checkpoint/sourceFiles.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { readCheckpoint } from '../../src/node.ts';
 import { writeSafetensors } from '../../src/model/checkpoint/safetensors.ts';

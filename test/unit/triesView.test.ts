@@ -1,7 +1,13 @@
 /** Tests the page's sentences about a group of tries, and the numbers and positions of tokens in its inspector. */
 
 import { expect, test, vi } from 'vitest';
-import { comparisonOf } from '../../demo/state/tries/comparison.ts';
+import { bet } from '../../demo/state/bet.ts';
+import { shownStep } from '../../demo/state/page.ts';
+import { present } from '../../demo/state/present.ts';
+import { changes } from '../../demo/state/rules.ts';
+import { replay } from '../../demo/state/runs.ts';
+import { comparison, comparisonOf, keepAnswers } from '../../demo/state/tries/comparison.ts';
+import { isHeld, looked, pickGroup, pickedGroup, shownTries } from '../../demo/state/tries/shown.ts';
 import { drawCard } from '../../demo/views/result/card.ts';
 import { bestFirst, groupsOf, mostTelling, whatItTeaches } from '../../demo/views/tries/groups.ts';
 import {
@@ -13,6 +19,7 @@ import {
   valueText,
 } from '../../demo/views/inspector/measures.ts';
 import type { TryTokens } from '../../demo/training/tokens.ts';
+import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 
 const tryOf = (group: number, score: number | null, acc: number | null, advantage: number | null): LoggedRollout => ({
@@ -57,20 +64,50 @@ test('tries without advantages: the text says what they wait for, and nothing th
   expect(said(untrained, 2, false)).toMatch(/^2 tries of the untrained model\. A run compares/);
 });
 
+test("another run's results replace all that belonged to the run before: its replay line, held problem, inspector and changes", () => {
+  vi.stubGlobal('cancelAnimationFrame', () => {});
+  const [before, after] = [[tryOf(0, 1, 1, 1), tryOf(1, 0, 0, -1)], [tryOf(0, 0, 0, 0)]];
+  present({ id: 'before', tries: before, changes: [{ step: 2, key: 'actor.optim.lr', from: 3e-4, to: 1e-4 }] });
+  pickGroup(1);
+  looked.value = before[1];
+  shownStep.value = 3;
+  replay.value = { from: 1, to: 3, steps: [{ step: 3, differing: [] }], hasRules: false };
+  bet.value = { name: 'reward guessing', guess: 'down' };
+  for (const [step, acc] of [
+    [0, 0],
+    [3, 1],
+  ]) {
+    const problem = { id: 'p', answer: '3', messages: [{ role: 'user', content: 'What is 1 + 2?' }] };
+    const answer = { group: 0, problem, trajectory: { responseIds: [] }, messages: [], reward: { score: acc, acc } };
+    keepAnswers([answer as unknown as Sample], step);
+  }
+  const state = () => ({
+    ...{ replay: replay.value, looked: looked.value, picked: pickedGroup.value, held: isHeld.value, bet: bet.value },
+    ...{ step: shownStep.value, changes: changes.value, answers: comparison.value },
+  });
+  expect(Object.values(state()).filter((value) => !value || (Array.isArray(value) && value.length === 0))).toEqual([]);
+  present({ id: 'after', tries: after });
+  const none = { replay: undefined, looked: undefined, picked: undefined, held: false, bet: undefined };
+  expect(state()).toEqual({ ...none, step: undefined, changes: [], answers: undefined });
+  expect(shownTries.value).toEqual(after);
+});
+
 /** Returns a drawing context with the letter widths of a wide font, such as DejaVu Sans, and the texts that were drawn with it. */
 function widePen() {
-  const written: { text: string; right: number }[] = [];
+  const written: { text: string; right: number; y: number }[] = [];
   const nothing = () => {};
   const pen = {
     font: '',
     measureText: (text: string) => ({ width: 0.7 * text.length * Number(/(\S+)px/.exec(pen.font)?.[1]) }),
-    fillText: (text: string, x: number) => void written.push({ text, right: x + pen.measureText(text).width }),
+    fillText: (text: string, x: number, y: number) =>
+      void written.push({ text, right: x + pen.measureText(text).width, y }),
     ...{ fillRect: nothing, beginPath: nothing, moveTo: nothing, lineTo: nothing, stroke: nothing },
+    ...{ roundRect: nothing, fill: nothing },
   };
   return { canvas: { getContext: () => pen } as unknown as HTMLCanvasElement, written };
 }
 
-test('the numbers of a result card end before its chart, in any font', () => {
+test('the numbers of a result card end before its chart, and its answers inside their boxes, in any font', () => {
   vi.stubGlobal('document', {});
   vi.stubGlobal('getComputedStyle', () => ({ getPropertyValue: () => 'x' }));
   const rewards = [1, 2].map((step) => ({ step, value: 0.5 }));
@@ -79,6 +116,14 @@ test('the numbers of a result card end before its chart, in any font', () => {
     const { canvas, written } = widePen();
     drawCard(canvas, { ...content, numbers });
     for (const number of numbers) expect(written.find(({ text }) => text === number)!.right, number).toBeLessThan(680);
+  }
+  for (const text of ['#### 28', 'calculator(56/2) = 28 #### 28', 'Each gets 28. '.repeat(40), 'x'.repeat(300)]) {
+    const { canvas, written } = widePen();
+    const [before, after] = [0, 9].map((step) => ({ step, right: step > 0, text }));
+    drawCard(canvas, { ...content, numbers: ['0.31'], comparison: { number: 2, problem: 'Halve 56.', before, after } });
+    const answers = written.filter(({ y }) => y > 410);
+    expect(answers.length, text).toBeGreaterThan(3);
+    for (const { right, y } of answers) expect([right < 1144, y < 598], text).toEqual([true, true]);
   }
 });
 

@@ -2,8 +2,7 @@
 
 import { ConfigError } from '../../../src/errors.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
-import { isRemote } from '../../../src/model/checkpoint/hub.ts';
-import { isKeptGguf } from '../../../src/workers/keptGguf.ts';
+import { isKeptGguf, isRemote } from '../../../src/model/checkpoint/address.ts';
 import { isShipped } from '../../engine/configs.ts';
 import { warmStartName } from '../../engine/startModel.ts';
 

@@ -227,10 +227,17 @@ function drawAnswer(
   font(18, 600);
   pen.fillText(verdictOf(answer), x + 18, y + 32);
   pen.fillStyle = colour('--text');
-  font(17, 400, '--mono');
-  const start = y + 64;
-  const most = Math.max(1, Math.floor((y + height - 12 - start) / 23) + 1);
-  lines(pen, answer.text, width - 36, most).forEach((line, i) => pen.fillText(line, x + 18, start + 23 * i));
+  // A short answer is drawn larger. A long one is drawn small, and truncated.
+  const [start, room] = [y + 70, width - 36];
+  for (let size = 29; size >= 17; size -= 4) {
+    font(size, 400, '--mono');
+    const most = Math.max(1, Math.floor((y + height - 12 - start) / (1.35 * size)) + 1);
+    const all = lines(pen, answer.text, room, Infinity);
+    if (size > 17 && (all.length > most || all.some((line) => pen.measureText(line).width > room))) continue;
+    const shown = lines(pen, answer.text, room, most);
+    shown.forEach((line, i) => pen.fillText(line, x + 18, start + 1.35 * size * i));
+    break;
+  }
 }
 
 /** Breaks text into lines that fit a width. Text beyond `most` lines is replaced by an ellipsis. */

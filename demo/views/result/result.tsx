@@ -59,10 +59,12 @@ export function Card() {
       canvas.current!.toBlob((blob) => (blob ? resolve(blob) : reject(new Error('no picture'))), 'image/png');
     });
   const copy = async (what: string, write: () => Promise<void>) => {
-    told.value = await write().then(
-      () => `${what} copied.`,
-      () => 'This browser does not let a page copy that. Save the picture, or select the text and copy it.',
-    );
+    told.value = await Promise.resolve()
+      .then(write) // over plain http there is no clipboard
+      .then(
+        () => `${what} copied.`,
+        () => 'This browser does not let a page copy that. Save the picture, or select the text and copy it.',
+      );
   };
   const save = async () => saveFile('webgrpo-result.png', await picture());
   return (

@@ -2,6 +2,7 @@
 
 import './share.css';
 import { useSignal } from '@preact/signals';
+import { plural } from '../../../src/ui/format.ts';
 import { currentLink } from '../../actions/addressBar.ts';
 import { start } from '../../actions/controller.ts';
 import { config, history } from '../../state/page.ts';
@@ -60,7 +61,7 @@ function SharedRun() {
   const minutes = sent.seconds >= 60 ? `${Math.round(sent.seconds / 60)} min` : `${sent.seconds} s`;
   const facts = [
     `${taskTitle(of)}, by ${of.algorithm.name}`,
-    `${sent.history.at(-1)!['training/global_step']} steps`,
+    plural(sent.history.at(-1)!['training/global_step'], 'step'),
     `seed ${of.seed}`,
     ...(sent.seconds > 0 ? [minutes] : []),
     ...(sent.adapter === '' ? [] : [`on ${sent.adapter}`]),

@@ -94,10 +94,12 @@ function Machine() {
   });
   if (text === undefined) return null;
   const copy = () =>
-    navigator.clipboard.writeText(text).then(
-      () => (note.value = 'Copied.'),
-      () => (note.value = 'This browser blocks copying. Select the text.'),
-    );
+    Promise.resolve()
+      .then(() => navigator.clipboard.writeText(text)) // over plain http there is no clipboard
+      .then(
+        () => (note.value = 'Copied.'),
+        () => (note.value = 'This browser blocks copying. Select the text.'),
+      );
   const measure = async (model: ModelConfig) => {
     if (isMeasuring.value) return;
     [isMeasuring.value, note.value] = [true, 'Measuring the GPU...'];

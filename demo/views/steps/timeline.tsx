@@ -42,7 +42,7 @@ export function Timeline() {
         {run && last > 0 ? (
           <Menu run={run} step={step} last={last} isRight={place(step) > 0.5} />
         ) : (
-          <b>{`Step ${step} of ${last}`}</b>
+          <b>{last > 0 ? `Step ${step} of ${last}` : 'No step yet'}</b>
         )}
       </div>
       <div class="timeline-track">

@@ -5,7 +5,7 @@ import { basename, dirname, relative } from 'node:path';
 import { InputError } from '../../errors.ts';
 import { nearestKey } from '../../grpo/config/resolve.ts';
 import { checkName } from '../../grpo/config/rules.ts';
-import { isRemote } from '../../model/checkpoint/hub.ts';
+import { isRemote } from '../../model/checkpoint/address.ts';
 import { parameterCount } from '../../model/params.ts';
 import type { FileSystem } from '../../runs/fileSystem.ts';
 import { oneFile } from '../args.ts';

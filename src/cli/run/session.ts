@@ -5,7 +5,7 @@ import { agentLimits } from '../../grpo/generate/options.ts';
 import { checkTemplate } from '../../extensions/checks/index.ts';
 import { checkedProblems, limitedTask, promptFits } from '../../grpo/generate/trainingSet.ts';
 import { isTree } from '../../grpo/config/tree.ts';
-import { isGgufModel } from '../../model/checkpoint/hub.ts';
+import { isGgufModel } from '../../model/checkpoint/address.ts';
 import type { Adapter } from '../../model/lora/adapter.ts';
 import type { ModelConfig } from '../../model/config.ts';
 import { DeviceLostError, InputError } from '../../errors.ts';

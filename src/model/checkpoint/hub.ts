@@ -4,6 +4,7 @@
  * read from there. A repository is pinned to the commit of its first download.
  */
 
+import { GGUF_IN_REPOSITORY, isGguf, isUrl, REPOSITORY, withoutQuery } from './address.ts';
 import { chunksOf, download, type DownloadOptions, type Expected } from './download.ts';
 import { concat } from '../../concat.ts';
 import { InputError, isInPage, whyUnreachable } from '../../errors.ts';
@@ -11,14 +12,7 @@ import { isLoopback } from './loopback.ts';
 import { type FileStore, memoryStore, writeFile } from './store.ts';
 import { openCheckpoint, shardsOf } from './open.ts';
 import { MAX_HEADER_BYTES } from './safetensors.ts';
-import {
-  type CheckpointFiles,
-  isGguf,
-  isOtherFile,
-  MAX_TEXT_BYTES,
-  OPTIONAL_FILES,
-  readStoredJson,
-} from './sourceFiles.ts';
+import { type CheckpointFiles, isOtherFile, MAX_TEXT_BYTES, OPTIONAL_FILES, readStoredJson } from './sourceFiles.ts';
 import { type ModelConfig, parseModelConfig } from '../config.ts';
 import { parameterCount } from '../params.ts';
 
@@ -30,27 +24,6 @@ export interface HubOptions extends DownloadOptions {
 const WEIGHTS = 'model.safetensors';
 const INDEX = 'model.safetensors.index.json';
 const SMALL_FILES = ['config.json', 'tokenizer.json', 'tokenizer_config.json', ...OPTIONAL_FILES, INDEX];
-
-/** True if the value of `model.path` names something to download instead of a folder. */
-export const isRemote = (model: string): boolean =>
-  isUrl(model) || REPOSITORY.test(model) || GGUF_IN_REPOSITORY.test(model);
-
-/** True if the value of `model.path` names a GGUF file, by a path or an address. */
-export const isGgufModel = (model: string): boolean =>
-  isGguf(isUrl(model) ? withoutQuery(model) : model) || GGUF_IN_REPOSITORY.test(model);
-
-/** Removes the query from an address: the Hub's download links end in `?download=true`. */
-const withoutQuery = (url: string): string => url.replace(/\?download=true$/, '');
-
-const isUrl = (model: string): boolean => /^https?:\/\//.test(model);
-
-/** A revision must not contain "..", which would request another path of the hub. */
-const REPOSITORY = /^([\w-][\w.-]*\/[\w-][\w.-]*)(?:@((?!.*\.\.)[\w./-]+))?$/;
-/**
- * Matches a repository followed by a GGUF file in it, or by a quantization type: `:Q4_1` is the form of llama.cpp and
- * vLLM.
- */
-const GGUF_IN_REPOSITORY = /^([\w-][\w.-]*\/[\w-][\w.-]*(?:@(?!.*\.\.)[\w./-]+)?)(?:\/([\w-][\w.-]*\.gguf)|:(\w+))$/i;
 
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
 /**

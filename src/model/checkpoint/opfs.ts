@@ -57,10 +57,18 @@ export async function roomError(error: unknown, path: string, needed?: number): 
   );
 }
 
-/** Opens a store in `folder`. Throws if the browser has no OPFS, or the page is not a secure context. */
+const NO_FILES =
+  'This window cannot store the files of a model, as private windows and Safari before 26 cannot. Open the page in ' +
+  'another window or browser.';
+
+/** Opens a store in `folder`. Throws InputError if the browser has no OPFS, or the page is not a secure context. */
 export async function opfsStore(folder: string): Promise<FileStore> {
-  const root = await navigator.storage.getDirectory();
-  const base = await root.getDirectoryHandle(folder, { create: true });
+  const base = await Promise.resolve()
+    .then(() => navigator.storage.getDirectory())
+    .then((root) => root.getDirectoryHandle(folder, { create: true }))
+    .catch((error: unknown) => {
+      throw new InputError(NO_FILES, { cause: error });
+    });
   return {
     size: async (path) => (await (await opfsFile(base, path, false))?.getFile())?.size,
     async read(path, begin, end) {
@@ -68,7 +76,11 @@ export async function opfsStore(folder: string): Promise<FileStore> {
       if (!handle) throw new Error(`OPFS has no file ${path}.`);
       return new Uint8Array(await (await handle.getFile()).slice(begin, end).arrayBuffer());
     },
-    writer: async (path, at) => explained(path, await openWriter((await opfsFile(base, path, true))!, path, at)),
+    async writer(path, at) {
+      const { prototype } = FileSystemFileHandle;
+      if (!('createSyncAccessHandle' in prototype || 'createWritable' in prototype)) throw new InputError(NO_FILES);
+      return explained(path, await openWriter((await opfsFile(base, path, true))!, path, at));
+    },
   };
 }
 

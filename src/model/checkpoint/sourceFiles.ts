@@ -23,9 +23,6 @@ export interface CheckpointFiles {
   gguf?: string;
 }
 
-/** True if a path names a GGUF file. For addresses of the Hub see `isGgufModel`. */
-export const isGguf = (path: string): boolean => /\.gguf$/i.test(path);
-
 /** A tensor of a checkpoint whose values are read in parts. */
 export interface StoredTensor {
   shape: number[];
