@@ -1,6 +1,6 @@
 /**
- * Runs live parts of lessons on the GPU: group A of lesson 1, and two steps of the loops of lessons 3 and 5. On SwiftShader the results must equal the
- * recorded ones.
+ * Runs live parts of lessons on the GPU: group A of lesson 1, two steps of the loops of lessons 3 and 5, and all of the appendix. On
+ * SwiftShader the results must equal the recorded ones.
  */
 
 import { readFileSync } from 'node:fs';
@@ -10,8 +10,13 @@ import { config, train } from '../../demo/lessons/3-run/run.js';
 import { RECORDED } from '../../demo/lessons/3-run/stills.ts';
 import * as stale from '../../demo/lessons/5-stale/stale.js';
 import { valuesOf } from '../../demo/lessons/5-stale/stills.ts';
+import { checkKernel, type KernelExercise } from '../../demo/lessons/kit/checks.ts';
 import { triesOf } from '../../demo/lessons/kit/recordings.ts';
 import type { ShownStep } from '../../demo/lessons/kit/runLoop.ts';
+import { EXERCISES } from '../../demo/lessons/under/exercises.ts';
+import { libraryGradient, onGpu } from '../../demo/lessons/under/kernel.ts';
+import { scoreTwice } from '../../demo/lessons/under/sentence.ts';
+import { DY, errorOf, RECORDED as UNDER, ROW, WEIGHT } from '../../demo/lessons/under/stills.ts';
 import { firstGroup } from '../../src/extensions/checks/index.ts';
 import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
@@ -67,4 +72,50 @@ test.runIf(isFull)('the loop of lesson 5 trains on the GPU as it was recorded', 
   const means = steps.map(({ rewards }) => Number((rewards.reduce((a, b) => a + b) / 256).toPrecision(3)));
   if (onSwiftShader) expect(means).toEqual(valuesOf(1, 'grpo', 'reward')[0].slice(0, 2));
   expect(steps).toHaveLength(2);
+});
+
+test('the kernel of the appendix: its answer is right, and each mistake gets its own sentence', async () => {
+  const exercise = EXERCISES.find(({ kind }) => kind === 'kernel') as KernelExercise;
+  const says = async (code: string) => (await checkKernel(exercise, code)).says;
+  expect(await checkKernel(exercise, exercise.answer)).toEqual({ ok: true, says: `Right. ${exercise.why}` });
+  expect(exercise.wrong).toHaveLength(3);
+  for (const wrong of exercise.wrong) expect(await says(wrong.given)).toBe(wrong.says);
+  expect((await checkKernel(exercise, exercise.start)).ok).toBe(false);
+  expect(await says(exercise.answer.replace('* weight[c]', '* 2.0'))).toMatch(
+    /^With 1 x 1 numbers, row 0, column 0 is /,
+  );
+  const oneLess = exercise.answer.replace(
+    'c < params.C; c += THREADS) {\n    y',
+    'c + 1u < params.C; c += THREADS) {\n    y',
+  );
+  expect(oneLess).not.toBe(exercise.answer);
+  expect(await says(oneLess)).toMatch(
+    /^With 1 x 1 numbers, row 0, column 0 is not written, or not a number, and should be/,
+  );
+  expect(await checkKernel(exercise, exercise.answer.replace('let start', 'lett start'))).toMatchObject({
+    ok: false,
+    line: 17,
+  });
+  expect(
+    await says(
+      exercise.answer
+        .replace('struct Params { C: u32 }', 'struct Params { D: u32 }')
+        .replaceAll('params.C', 'params.D'),
+    ),
+  ).toContain('struct Params');
+  expect(await checkKernel(exercise, exercise.answer)).toMatchObject({ ok: true });
+});
+
+test('the log-probs of a text are the same with the cache and in one pass, bit for bit, and the gradient is right', async () => {
+  const recipe = parseTrainConfig(readFileSync('configs/gsm8k-tool.yaml', 'utf8'), { source: '', note: () => {} });
+  const model = await readCheckpoint('checkpoints/gsm8k-tool');
+  const engine = await createLocalEngine({ ...engineSizes(recipe), ...model });
+  const found = await scoreTwice({ config: recipe, engine, task: gsm8kToolTask() }, UNDER);
+  engine.destroy();
+  expect(found.cached).toEqual(found.whole);
+  if (onSwiftShader) expect(found).toEqual({ tokens: UNDER.tokens, cached: UNDER.cached, whole: UNDER.whole });
+  const [x, weight, dy] = [ROW, WEIGHT, DY].map((row) => Float32Array.from(row));
+  const gradient = [...(await onGpu((gpu) => libraryGradient(gpu, { x, weight, dy })))];
+  expect(errorOf(gradient)).toBeLessThan(1e-6);
+  if (onSwiftShader) expect(gradient).toEqual(UNDER.kernel);
 });
