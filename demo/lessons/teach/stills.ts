@@ -28,7 +28,7 @@ const evaluated = MODELS.map(({ name, outcomes }) => {
   return `<tr><td>${name}</td><td>${three(found.mean)}</td><td>${span(found)}</td><td>${percent(passOf(outcomes, TRIES))}</td></tr>`;
 });
 
-/** What the recorded rewards of lesson 4 pay for. */
+/** The behaviour that each recorded reward of lesson 4 pays for. */
 const PAID: Readonly<Record<string, string>> = { form: 'short answers', calls: 'tool calls', length: 'long tries' };
 
 /** Pictures as HTML, by the number of their figure. */

@@ -19,7 +19,7 @@ const KERNEL: KernelExercise = {
     .replace(ROOT, 'inverseSqrt(sum / f32(params.C))'),
   answer: text,
   hint: 'Three parts are missing: sums[thread] = sum, then workgroupBarrier(), then a loop over all 64 sums. Then EPS under the root.',
-  why: `All ten shapes agree with 64 bits to ${TOLERANCE.toExponential(0)}, also rows of zeros and rows that are no multiple of 64.`,
+  why: `All ten shapes agree with 64 bits to ${TOLERANCE.toExponential(0)}, also for rows of zeros, and for lengths that 64 does not divide.`,
   judge: async (program) => {
     const { measureKernel, onGpu } = await import('./kernel.ts');
     return judge(await onGpu((gpu) => measureKernel(gpu, program)));

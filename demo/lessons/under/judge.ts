@@ -1,4 +1,4 @@
-/** What a kernel did on ten shapes, and the sentence about it. */
+/** Judges what a kernel did on ten shapes. */
 
 /** Added to the mean of the squares, as the shipped model does. */
 export const EPS = 1e-6;
@@ -35,7 +35,7 @@ export const SHAPES: readonly { N: number; C: number; scale: number }[] = [
   { N: 1, C: 96, scale: 0 },
 ];
 
-/** What a kernel did on all shapes. */
+/** Results of a kernel on all shapes. */
 export interface KernelFacts {
   /** True if threads share memory and never wait for each other. */
   sharesWithoutBarrier: boolean;

@@ -1,6 +1,7 @@
 /** GPU work of the appendix: runs the reader's kernel and the library's own. Loaded at the first press of a button. */
 
 import { findAdapter } from '../../engine/adapter.ts';
+import { describe } from '../../../src/errors.ts';
 import { Gpu } from '../../../src/gpu/device.ts';
 import { defineKernel } from '../../../src/gpu/kernel.ts';
 import { rmsnorm, rmsnormBwd } from '../../../src/gpu/ops/rmsnorm.ts';
@@ -22,35 +23,27 @@ export async function onGpu<T>(use: (gpu: Gpu) => Promise<T>): Promise<T> {
   }
 }
 
-/** Throws LoopError with the line if the WGSL text does not compile. */
-async function expectCompiles({ device }: Gpu, code: string): Promise<void> {
-  device.pushErrorScope('validation');
-  const { messages } = await device.createShaderModule({ code }).getCompilationInfo();
-  await device.popErrorScope();
+/** Compiles a kernel with the bindings of rmsnorm.wgsl. Throws LoopError for a text that does not compile or has other bindings. */
+async function compile(gpu: Gpu, code: string) {
+  gpu.device.pushErrorScope('validation');
+  const { messages } = await gpu.device.createShaderModule({ code }).getCompilationInfo();
+  await gpu.device.popErrorScope();
   const error = messages.find(({ type }) => type === 'error');
   if (error) throw new LoopError(`Line ${error.lineNum}: ${error.message}`, error.lineNum);
+  const names = { read: ['x', 'weight'], write: ['y'], params: { C: 'u32' } } as const;
+  try {
+    return defineKernel({ name: 'exercise', code, ...names });
+  } catch (mismatch) {
+    throw new LoopError(describe(mismatch));
+  }
 }
 
-/**
- * Runs a kernel with the bindings of rmsnorm.wgsl, one workgroup per row, and returns y. Elements that the kernel does not write are NaN.
- * Throws LoopError for a text that does not compile or has other bindings.
- */
-export async function runKernel(
+/** Runs a kernel with one workgroup per row, and returns y. Elements that the kernel does not write are NaN. */
+async function runKernel(
   gpu: Gpu,
-  code: string,
+  kernel: Awaited<ReturnType<typeof compile>>,
   { x, weight }: { x: Float32Array; weight: Float32Array },
 ): Promise<Float32Array> {
-  await expectCompiles(gpu, code);
-  const define = () => {
-    try {
-      const names = { read: ['x', 'weight'], write: ['y'], params: { C: 'u32' } } as const;
-      return defineKernel({ name: 'exercise', code, ...names });
-    } catch (error) {
-      throw new LoopError((error as Error).message);
-    }
-  };
-  const kernel = define();
-  await gpu.prepare(kernel);
   const views = {
     x: gpu.buffer('x', x),
     weight: gpu.buffer('weight', weight),
@@ -72,10 +65,12 @@ function numbers(count: number, scale: number, seed: number): Float32Array {
 
 /** Runs the reader's kernel on all shapes, and compares it with float64. */
 export async function measureKernel(gpu: Gpu, code: string): Promise<KernelFacts> {
+  const kernel = await compile(gpu, code);
+  await gpu.prepare(kernel);
   const shapes = [];
   for (const [i, { N, C, scale }] of SHAPES.entries()) {
     const [x, weight] = [numbers(N * C, scale, 2 * i), numbers(C, 1, 2 * i + 1)];
-    const y = await runKernel(gpu, code, { x, weight });
+    const y = await runKernel(gpu, kernel, { x, weight });
     const want = exactNorm(x, weight);
     const errors = Array.from(y, (value, k) => {
       const error = Math.abs(value - want[k]) / Math.max(1, Math.abs(want[k]));
