@@ -123,7 +123,10 @@ for (const folder of [...lessons().map((one) => one.folder), 'under'])
         await expect(one.locator('svg, table, .one-try, .rows, .authored').first()).toBeVisible();
       }
       for (const fold of await page.locator('main details.fold > summary').all()) await fold.click();
-      for (const cell of await page.locator('.buttons').filter({ hasText: LIVE }).all()) {
+      for (const cell of await page
+        .locator('.buttons')
+        .filter({ has: page.getByRole('button', { name: LIVE }) })
+        .all()) {
         await cell.getByRole('button', { name: LIVE }).click();
         await expect(cell.getByRole('status')).toHaveText(
           /^Training needs WebGPU, which this browser lacks\..* stay\.$/,
