@@ -120,7 +120,7 @@ for (const folder of [...lessons().map((one) => one.folder), 'under'])
       }
       for (const one of await page.locator('[data-figure]').all()) {
         await expect(one.locator('.says')).not.toBeEmpty();
-        await expect(one.locator('svg, table, .one-try, .rows, .authored').first()).toBeVisible();
+        await expect(one.locator('svg, table, .token, .one-try, .rows, .authored').first()).toBeVisible();
       }
       for (const fold of await page.locator('main details.fold > summary').all()) await fold.click();
       for (const cell of await page
