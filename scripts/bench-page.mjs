@@ -11,14 +11,21 @@
  *   clickToPaintP98Ms   from a click on a problem during that time to the next paint
  *   heapGrowthMb        growth of the page's heap after collection, over 60 steps (--short: 8) of a small recipe
  *   inspectorCost       share by which the median step is longer while a try's tokens are open
+ *
+ * `-- --lessons` measures the lessons instead, each in a new profile; `--lesson 3-run` measures one. A row for each live button:
+ *
+ *   figure    milliseconds from the start of the navigation until the first figure is on screen (aim: 1,000)
+ *   number    milliseconds from the press until the first number of the live work (aim: 5,000). The first button of a lesson opens the model
+ *   all       seconds until the live work has ended (aim: 60); with --short the work is stopped after its first number
  */
 
-/* global document, MutationObserver, PerformanceObserver, requestAnimationFrame, URLSearchParams */
+/* global document, HTMLElement, MutationObserver, PerformanceObserver, requestAnimationFrame, URLSearchParams */
 
 import { loadavg } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { webGpuLaunchOptions } from '../src/cli/chromium.mjs';
+import { lessonPages } from './lib/lessons.mjs';
 import { exitOnSetupError, messageOf, runLoud, SetupError } from './lib/say.mjs';
 import { servePage } from './lib/servePage.mjs';
 import { ROOT, setup } from './setup.mjs';
@@ -259,35 +266,134 @@ async function measureSmall(context, address, { steps, rounds }) {
 /** @param {number} ms */
 const round = (ms) => Math.round(ms);
 
-/** @param {boolean} short */
-async function measureAll(short) {
+/** Runs in a lesson before its own scripts: notes when the first figure is on screen. */
+function watchFigure() {
+  const observer = new MutationObserver(() => {
+    if (!document.querySelector('[data-figure] .says')) return;
+    observer.disconnect();
+    requestAnimationFrame(() => Object.assign(globalThis, { figureMs: performance.now() }));
+  });
+  observer.observe(document, { subtree: true, childList: true });
+}
+
+/**
+ * Runs in a lesson: answers the predictions, opens the folds, and marks the places of the live buttons. Returns the texts of the buttons.
+ */
+function findCells() {
+  for (const button of document.querySelectorAll('.predict button'))
+    if (button instanceof HTMLElement && /^Look/.test(button.textContent ?? '')) button.click();
+  return new Promise((resolve) =>
+    // Preact draws what the predictions hid in the next frame.
+    requestAnimationFrame(() =>
+      requestAnimationFrame(() => {
+        for (const fold of document.querySelectorAll('main details.fold')) fold.setAttribute('open', '');
+        const buttons = [...document.querySelectorAll('main button')].filter((one) =>
+          /on two CPU cores\)$/.test(one.textContent ?? ''),
+        );
+        buttons.forEach((button, i) => button.parentElement?.setAttribute('data-cell', `${i}`));
+        resolve(buttons.map(({ textContent }) => textContent?.replace(/ \(about.*/, '') ?? ''));
+      }),
+    ),
+  );
+}
+
+/**
+ * Runs in a lesson: presses a live button. Resolves to the milliseconds until its first number, and until its end; with `short` it is
+ * stopped before that.
+ * @param {{ cell: number, short: boolean }} of
+ * @returns {Promise<{ numberMs: number, allMs: number | null }>}
+ */
+function pressCell({ cell, short }) {
+  const place = document.querySelector(`[data-cell="${cell}"]`);
+  const button = (/** @type {RegExp} */ name) =>
+    [...(place?.querySelectorAll('button') ?? [])].find((one) => name.test(one.textContent ?? ''));
+  return new Promise((resolve, reject) => {
+    const pressed = performance.now();
+    let numberMs = 0;
+    const look = () => {
+      const said = place?.querySelector('[role=status]')?.textContent ?? '';
+      if (/WebGPU| stay\.$/.test(said)) return reject(new Error(said));
+      if (!numberMs && /\d/.test(said)) numberMs = performance.now() - pressed;
+      const ended = numberMs && button(/last time/);
+      if (numberMs && (short || ended)) {
+        if (!ended) button(/^Stop$/)?.click();
+        return resolve({ numberMs, allMs: ended ? performance.now() - pressed : null });
+      }
+      requestAnimationFrame(look);
+    };
+    button(/on two CPU cores\)$/)?.click();
+    look();
+  });
+}
+
+/**
+ * Measures the lessons of these folders, each in a new profile.
+ * @param {string[]} names
+ * @param {boolean} short
+ */
+async function measureLessons(names, short) {
+  return withVisits(async (visit, address) => {
+    /** @type {{ lesson: string, figure: number, button: string | null, number: number | null, all: number | null }[]} */
+    const rows = [];
+    for (const lesson of names)
+      await visit(async (context) => {
+        const page = await context.newPage();
+        page.setDefaultTimeout(LIMIT_MS);
+        await page.addInitScript(watchFigure);
+        await page.goto(`${address}lessons/${lesson}/index.html`);
+        const shown = await page.waitForFunction(() => Reflect.get(globalThis, 'figureMs'), undefined, { polling: 20 });
+        const figure = round(Number(await shown.jsonValue()));
+        const cells = /** @type {string[]} */ (await page.evaluate(findCells));
+        for (const [cell, name] of cells.entries()) {
+          const { numberMs, allMs } = await page.evaluate(pressCell, { cell, short });
+          rows.push({ lesson, figure, button: name, number: round(numberMs), all: allMs && round(allMs / 1000) });
+        }
+        if (cells.length === 0) rows.push({ lesson, figure, button: null, number: null, all: null });
+      });
+    return rows;
+  });
+}
+
+/**
+ * Serves the built page, and calls `work` with a function that opens a browser profile.
+ * @template T
+ * @param {(visit: <V>(work: (context: BrowserContext) => Promise<V>) => Promise<V>, address: string) => Promise<T>} work
+ */
+async function withVisits(work) {
   const { chromium } = await import('playwright');
   const server = await servePage(join(ROOT, 'dist', 'demo'));
   const browser = await chromium.launch(webGpuLaunchOptions());
-  // Each visit has its own storage, so that the page does not offer the previous run.
-  const visit = async (/** @type {(context: BrowserContext) => Promise<object>} */ work) => {
-    const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
-    return work(context).finally(() => context.close());
-  };
   try {
-    return {
-      ...(await visit((context) => measureVisit(context, server.address, short ? 20_000 : 120_000))),
-      ...(await visit((context) =>
-        measureSmall(context, server.address, short ? { steps: 8, rounds: 2 } : { steps: 60, rounds: 6 }),
-      )),
-      short,
-      loadAverage: Number(loadavg()[0].toFixed(1)),
-    };
+    return await work(async (open) => {
+      const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
+      return open(context).finally(() => context.close());
+    }, server.address);
   } finally {
     await browser.close();
     server.close();
   }
 }
 
+/** @param {boolean} short */
+const measureAll = (short) =>
+  // Each visit has its own storage, so that the page does not offer the previous run.
+  withVisits(async (visit, address) => {
+    return {
+      ...(await visit((context) => measureVisit(context, address, short ? 20_000 : 120_000))),
+      ...(await visit((context) =>
+        measureSmall(context, address, short ? { steps: 8, rounds: 2 } : { steps: 60, rounds: 6 }),
+      )),
+      short,
+      loadAverage: Number(loadavg()[0].toFixed(1)),
+    };
+  });
+
 function readOptions() {
   const flag = /** @type {const} */ ({ type: 'boolean', default: false });
   try {
-    return parseArgs({ options: { json: flag, short: flag, 'no-build': flag } }).values;
+    const lesson = /** @type {const} */ ({ type: 'string', multiple: true });
+    const options = { json: flag, short: flag, 'no-build': flag, lessons: flag, lesson };
+    return parseArgs({ options }).values;
   } catch (error) {
     throw new SetupError(messageOf(error));
   }
@@ -295,13 +401,26 @@ function readOptions() {
 
 try {
   const options = readOptions();
+  const all = Object.keys(lessonPages()).filter((name) => /^\d-|^under$/.test(name));
+  const named = options.lessons ? all : (options.lesson ?? []);
+  const unknown = named.find((name) => !all.includes(name));
+  if (unknown !== undefined)
+    throw new SetupError(
+      `--lesson is "${unknown}", and allowed are ${all.join(', ')}. Give one of them, or --lessons for all.`,
+    );
   Object.assign(process.env, setup({ browser: true }));
   const vite = join(ROOT, 'node_modules', 'vite', 'bin', 'vite.js');
   if (!options['no-build'] && !runLoud(process.execPath, [vite, 'build', '--logLevel', 'warn']))
     throw new SetupError('The page did not build. Its messages are above.');
-  const measured = await measureAll(options.short);
-  const lines = Object.entries(measured).map(([name, value]) => `${name.padEnd(20)}${value}`);
-  process.stdout.write(`${options.json ? JSON.stringify(measured, null, 2) : lines.join('\n')}\n`);
+  if (named.length > 0) {
+    const rows = await measureLessons(named, options.short);
+    if (options.json) process.stdout.write(`${JSON.stringify(rows, null, 2)}\n`);
+    else console.table(rows);
+  } else {
+    const measured = await measureAll(options.short);
+    const lines = Object.entries(measured).map(([name, value]) => `${name.padEnd(20)}${value}`);
+    process.stdout.write(`${options.json ? JSON.stringify(measured, null, 2) : lines.join('\n')}\n`);
+  }
 } catch (error) {
   exitOnSetupError(error);
 }

@@ -1,7 +1,7 @@
 /**
  * `node scripts/record-cheats.mjs` writes demo/lessons/4-tools/recorded.json: runs whose reward is cheated, a group of games, and tries
  * with tool calls from the page's recorded run. It trains by the command line (some minutes a run on a CPU). `--from FOLDER` uses finished
- * runs of the command below.
+ * runs of the command below. `--add FOLDER` adds finished runs with other rewards to the file.
  */
 
 import { execFileSync } from 'node:child_process';
@@ -21,7 +21,11 @@ const LESSON = join(ROOT, 'demo', 'lessons', '4-tools');
  * Rewards of cheats.js that are recorded, with the number of steps of each run and of problems per step.
  * @type {Record<string, { steps: number, problems: number }>}
  */
-const REWARDS = { form: { steps: 30, problems: 8 }, calls: { steps: 40, problems: 16 } };
+const REWARDS = {
+  form: { steps: 30, problems: 8 },
+  calls: { steps: 40, problems: 16 },
+  length: { steps: 30, problems: 8 },
+};
 /** @param {string} pays */
 const settingsOf = (pays) => {
   const { steps, problems } = REWARDS[pays];
@@ -109,28 +113,35 @@ function toolTries() {
 }
 
 try {
-  const { values } = parseArgs({ options: { from: { type: 'string' }, adapter: { type: 'string' } } });
+  const string = /** @type {const} */ ({ type: 'string' });
+  const { values } = parseArgs({ options: { from: string, add: string, adapter: string } });
   setup({ dev: false, adapter: true });
-  const folder = values.from ?? mkdtempSync(join(tmpdir(), 'webgrpo-cheats-'));
-  if (!values.from) await train(folder);
+  const given = values.from ?? values.add;
+  const folder = given ?? mkdtempSync(join(tmpdir(), 'webgrpo-cheats-'));
+  if (given === undefined) await train(folder);
+  const file = join(LESSON, 'recorded.json');
+  const { runs: old, ...kept } = JSON.parse(readFileSync(file, 'utf8'));
   const made = Object.keys(REWARDS).filter((pays) => existsSync(join(folder, pays, 'metrics.jsonl')));
   const commit = execFileSync('git', ['-C', ROOT, 'rev-parse', '--short=8', 'HEAD'], { encoding: 'utf8' }).trim();
-  const runs = made.map((pays) => runOf(folder, pays, commit));
-  const head = {
-    adapter: values.adapter ?? 'SwiftShader',
-    date: statSync(join(folder, made[0], 'metrics.jsonl'))
-      .mtime.toISOString()
-      .slice(0, 10),
-    tools: toolTries(),
-    game: gameOf(folder, commit),
-  };
-  const file = join(LESSON, 'recorded.json');
+  const recorded = made.map((pays) => runOf(folder, pays, commit));
+  const head = values.add
+    ? kept
+    : {
+        adapter: values.adapter ?? 'SwiftShader',
+        date: statSync(join(folder, made[0], 'metrics.jsonl'))
+          .mtime.toISOString()
+          .slice(0, 10),
+        tools: toolTries(),
+        game: gameOf(folder, commit),
+      };
+  const others = old.filter((/** @type {{ pays: string }} */ { pays }) => !made.includes(pays));
+  const runs = values.add ? [...others, ...recorded] : recorded;
   writeFileSync(
     file,
     `${JSON.stringify(head).slice(0, -1)},\n"runs":[\n${runs.map((run) => JSON.stringify(run)).join(',\n')}\n]}\n`,
   );
   say(`${file}: ${runs.map(({ pays, steps }) => `${pays}, ${steps.length} steps`).join('; ')}`);
-  if (!values.from) rmSync(folder, { recursive: true });
+  if (given === undefined) rmSync(folder, { recursive: true });
 } catch (error) {
   exitOnSetupError(error);
 }

@@ -17,9 +17,9 @@ const LIMIT_MS = 10_000;
 /** Requests an adapter without a device. Throws NoGpuError if the browser has none, or does not answer. */
 export async function findAdapter(): Promise<FoundAdapter> {
   if (!navigator.gpu) throw new NoGpuError(isSecureContext ? NO_WEBGPU : NOT_SECURE);
-  let timer = 0;
+  let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = window.setTimeout(() => reject(new NoGpuError(NO_ANSWER)), LIMIT_MS);
+    timer = setTimeout(() => reject(new NoGpuError(NO_ANSWER)), LIMIT_MS);
   });
   const asked = navigator.gpu.requestAdapter({ powerPreference: 'high-performance' }).catch((error: Error) => {
     throw new NoGpuError(`The browser refused to name a GPU: ${error.message.replace(/\.$/, '')}. ${RESTART}`);

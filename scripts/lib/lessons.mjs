@@ -115,7 +115,7 @@ export function lessonStills() {
           { configFile: false, logLevel: 'error' },
         );
         return listed
-          .replace(/<!-- still ([\d.]+) -->/g, (_, number) => {
+          .replace(/<!-- still ([\w.]+) -->/g, (_, number) => {
             if (module.STILLS[number]) return module.STILLS[number];
             throw new Error(`${folder}/stills.ts has no picture ${number}.`);
           })

@@ -44,10 +44,10 @@ export async function write(page: Page, place: ReturnType<typeof figure>, code: 
 /**
  * Enters the right answer of an exercise by keyboard. In code exercises it first enters a wrong answer, and expects the sentence about it.
  */
-async function solve(page: Page, one: Exercise): Promise<void> {
+export async function solve(page: Page, one: Exercise): Promise<void> {
   const place = exercise(page, one.id);
   const check = () => place.getByRole('button', { name: 'Check' }).press('Enter');
-  if (one.kind === 'code' || one.kind === 'loop') {
+  if (one.kind === 'code' || one.kind === 'loop' || one.kind === 'kernel') {
     await write(page, place, one.wrong[0].given);
     await page.keyboard.press('Control+Enter');
     await expect(place.locator('.result')).toContainText(one.wrong[0].says);

@@ -133,23 +133,13 @@ test.describe('360 px', () => {
     '/lessons/board/index.html',
     '/lessons/teach/index.html',
     '/lessons/handout/index.html',
+    '/lessons/under/index.html',
   ])
     testInFull(`${address} does not scroll sideways`, async ({ page }) => {
       await openLessonAt(page, address);
       if (address === LESSON) await page.getByRole('button', { name: 'Look without a guess' }).click();
       await expectNarrow(page, false);
     });
-});
-
-testInFull('without a GPU the runs can be diagnosed, and the live button says what is missing', async ({ page }) => {
-  await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
-  await openLessonAt(page, LESSON);
-  await page.getByRole('button', { name: 'Look without a guess' }).click();
-  await figure(page, '7.2')
-    .getByRole('button', { name: /^Repair it here/ })
-    .click();
-  await expect(figure(page, '7.2')).toContainText('Training needs WebGPU, which this browser lacks.');
-  await expect(figure(page, '7.2')).toContainText('The recorded curves stay.');
 });
 
 test.describe('without JavaScript', () => {

@@ -79,21 +79,6 @@ testInFull('a link draws the loss that is in it', async ({ page }) => {
   await expect(figure(page, '2.3')).toBeHidden();
 });
 
-testInFull(
-  'without a GPU every figure of lesson 2 draws, and the live button says what is missing',
-  async ({ page }) => {
-    await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
-    await openLesson(page);
-    await page.getByRole('button', { name: 'Look without a guess' }).click();
-    await expect(figure(page, '2.2').locator('.token').first()).toBeVisible();
-    await expect(figure(page, '2.3').locator('svg')).toBeVisible();
-    await figure(page, '2.2')
-      .getByRole('button', { name: /^Make the updates here/ })
-      .click();
-    await expect(figure(page, '2.2')).toContainText('Training needs WebGPU, which this browser lacks.');
-  },
-);
-
 test.describe('360 px', () => {
   test.use({ viewport: { width: 360, height: 740 } });
 

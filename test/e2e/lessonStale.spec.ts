@@ -51,17 +51,6 @@ testInFull('lesson 5 is done by keyboard alone, and its loop trains three steps 
   expect(wrong).toEqual([]);
 });
 
-testInFull('without a GPU every figure of lesson 5 draws, and the loop says what is missing', async ({ page }) => {
-  await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
-  await openLesson(page);
-  await page.getByRole('button', { name: 'Look without a guess' }).click();
-  for (const number of ['5.2', '5.3', '5.4']) await expect(figure(page, number).locator('svg').first()).toBeVisible();
-  await figure(page, '5.2')
-    .getByRole('button', { name: /^Run it here/ })
-    .click();
-  await expect(figure(page, '5.2')).toContainText('Training needs WebGPU, which this browser lacks.');
-});
-
 test.describe('360 px', () => {
   test.use({ viewport: { width: 360, height: 740 } });
 

@@ -1,10 +1,13 @@
-/** Tests lesson 1 in a browser: its figures, prediction and exercises by keyboard alone, and its live button. */
+/** Tests lesson 1 and the appendix in a browser: their figures, predictions and exercises by keyboard alone, and their live buttons. */
 
 import { expect, type Page } from '@playwright/test';
+import { runnerImport } from 'vite';
 import { EXERCISES } from '../../demo/lessons/1-groups/exercises.ts';
+import type * as under from '../../demo/lessons/under/exercises.ts';
+import { lessons } from '../../scripts/lib/lessons.mjs';
 import { COLOURS, expectNoViolations } from './axe.ts';
 import { isFull, testInFull, test } from './demo.ts';
-import { exercise, expectNarrow, figure, openLessonAt, solveSome, write } from './lesson.ts';
+import { exercise, expectNarrow, figure, openLessonAt, solve, solveSome, write } from './lesson.ts';
 
 const LESSON = '/lessons/1-groups/index.html';
 const openLesson = (page: Page, query = '') => openLessonAt(page, LESSON + query, '.one-try');
@@ -41,6 +44,40 @@ test('lesson 1 is done by keyboard alone, and draws a group in the tab', async (
   expect(wrong).toEqual([]);
 });
 
+testInFull('the appendix is done by keyboard alone, on a real engine with its live parts', async ({ page }) => {
+  const wrong = await openLessonAt(page, '/lessons/under/index.html', '[data-figure="A.3"] svg');
+  const [sum, sentence, gradient] = ['A.1', 'A.2', 'A.3'].map((number) => figure(page, number));
+  await expect(sum.locator('.says')).toContainText('Predict first');
+  await page.getByLabel('nearly: the last digits differ').press('Space');
+  await page.getByLabel('nearly: the last digits differ').press('Enter');
+  await expect(sum.locator('.says')).toContainText('of the last bit from the sum by 1 thread');
+  await sum.getByLabel(/^Threads/).press('Home');
+  await expect(sum.locator('.says')).toHaveText(/^Added by 1 thread: [^,]*\. With 64 bits/);
+  await expect(sentence.locator('.says')).toContainText('are equal, bit for bit');
+  await gradient.getByLabel('Numbers with').selectOption('64');
+  await gradient.getByLabel(/^Step of the difference/).press('Home');
+  await expect(page).toHaveURL(/bits=64&exponent=-1/);
+  await expect(gradient.locator('.says')).toContainText('With a step of 1e1 and 64 bits');
+
+  // Node cannot import the exercises itself, because they import a file as text (`?raw`). So Vite does.
+  const { module } = await runnerImport<typeof under>('./demo/lessons/under/exercises.ts', { configFile: false });
+  const isReal = test.info().project.name === 'real';
+  const solvable = module.EXERCISES.filter(({ kind }) => isReal || kind !== 'kernel');
+  for (const one of solvable) await solve(page, one);
+  await expect(page.locator('[data-progress]')).toContainText(`${solvable.length} of 2 exercises solved`);
+  await expectNoViolations(page, 'appendix', COLOURS);
+  if (isReal) {
+    await sentence.getByLabel(/^Your answer/).fill('#### 45');
+    await sentence.getByRole('button', { name: /^Compute it twice here/ }).press('Enter');
+    await expect(sentence.getByText(/^Computed in .* \d tokens\.$/)).toBeVisible();
+    await expect(sentence.locator('.says')).toContainText('are equal, bit for bit');
+    await expect(page).toHaveURL(/text=/);
+    await gradient.getByRole('button', { name: /^Run the kernels here/ }).press('Enter');
+    await expect(gradient.locator('.source')).toContainText('computed in this tab');
+  }
+  expect(wrong).toEqual([]);
+});
+
 test('the styles of the kit come before those of a lesson, which overrule them', async ({ request }) => {
   test.skip(test.info().project.name === 'real', "Vite's development server adds styles by scripts");
   for (const folder of ['2-losses', '4-tools', '5-stale', '6-claims', 'handout']) {
@@ -68,17 +105,36 @@ testInFull('every mistake of an exercise gets its own sentence, then the hint an
   }
 });
 
-testInFull('without a GPU every figure draws, and the live button says what is missing', async ({ page }) => {
-  await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
-  await openLesson(page);
-  await page.getByRole('button', { name: 'Look without a guess' }).click();
-  for (const number of ['1.1', '1.2', '1.3']) await expect(figure(page, number).locator('svg').first()).toBeVisible();
-  await figure(page, '1.1')
-    .getByRole('button', { name: /^Draw it here/ })
-    .click();
-  await expect(figure(page, '1.1')).toContainText('Training needs WebGPU, which this browser lacks.');
-  await expect(figure(page, '1.1')).toContainText('The recorded tries stay.');
-});
+/** Text of a live button that was not pressed before. */
+const LIVE = /on two CPU cores\)$/;
+
+for (const folder of [...lessons().map((one) => one.folder), 'under'])
+  testInFull(
+    `without a GPU all figures of ${folder} draw, and every live button says what is missing`,
+    async ({ page }) => {
+      await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
+      await openLessonAt(page, `/lessons/${folder}/index.html`, '[data-figure] .says');
+      const look = page.getByRole('button', { name: 'Look without a guess' });
+      for (let left = await look.count(); left > 0; left--) {
+        await look.first().click();
+        await expect(look).toHaveCount(left - 1);
+      }
+      for (const one of await page.locator('[data-figure]').all()) {
+        await expect(one.locator('.says')).not.toBeEmpty();
+        await expect(one.locator('svg, table, .token, .one-try, .rows, .authored').first()).toBeVisible();
+      }
+      for (const fold of await page.locator('main details.fold > summary').all()) await fold.click();
+      for (const cell of await page
+        .locator('.buttons')
+        .filter({ has: page.getByRole('button', { name: LIVE }) })
+        .all()) {
+        await cell.getByRole('button', { name: LIVE }).click();
+        await expect(cell.getByRole('status')).toHaveText(
+          /^Training needs WebGPU, which this browser lacks\..* stay\.$/,
+        );
+      }
+    },
+  );
 
 testInFull('an address shows one figure alone, with its controls as moved and one hidden', async ({ page }) => {
   await openLesson(page, '?embed=1.1&hide=method,code#problem=3');

@@ -10,6 +10,7 @@ import { pathToFileURL } from 'node:url';
 import { expect } from '@playwright/test';
 import { hasNatsServer } from '../natsServer.ts';
 import { address, expectPoints, expectState, points, test, TINY } from './demo.ts';
+import { lessonPages } from '../../scripts/lib/lessons.mjs';
 import { figure, openLessonAt, write } from './lesson.ts';
 import { openFor, realRoom, region, tile } from './realRoom.ts';
 import { portOf } from '../hubServer.ts';
@@ -95,9 +96,18 @@ test('the loop of a lesson in one file trains from a disk, without a server', as
   const loop = readFileSync('demo/lessons/3-run/run.js', 'utf8');
   await write(page, first, loop.replace('steps = 60', 'steps = 2'));
   await first.getByRole('button', { name: /^Run it here/ }).click();
-  await expect(first.getByText(/^Done: 2 updates in /)).toBeVisible();
+  await expect(first.getByText(/^Trained in .* 2 updates\.$/)).toBeVisible();
   expect(wrong).toEqual([file]);
 });
+
+for (const name of Object.keys(lessonPages()))
+  test(`${name} opens under the sub-path and from a disk, and asks for nothing else`, async ({ page }) => {
+    const entry = name === 'lessons' ? 'lessons/index.html' : `lessons/${name}/index.html`;
+    expect(await openLessonAt(page, root + entry)).toEqual([]);
+    const file = pathToFileURL(join(folder, entry)).href;
+    expect(await openLessonAt(page, file)).toEqual([file]);
+    for (const one of await page.locator('[data-figure]').all()) await expect(one.locator('.says')).toHaveCount(1);
+  });
 
 test('the single file plays the recorded run without WebGPU', async ({ page }) => {
   await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));

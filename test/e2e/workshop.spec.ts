@@ -71,7 +71,23 @@ async function expectLinks(page: Page): Promise<void> {
   }
 }
 
-/** Makes every prediction of a lesson, then starts the live work of every figure and waits for its first number. */
+/** Expects that the figures do not move by themselves, for a visitor who wants reduced motion. */
+async function expectStill(page: Page): Promise<void> {
+  const pictures = await page.evaluate(async () => {
+    const drawn = () => [...document.querySelectorAll('main svg')].map(({ outerHTML }) => outerHTML).join('');
+    const frame = () => new Promise(requestAnimationFrame);
+    const frames = async (count: number) => {
+      for (let i = 0; i < count; i++) await frame();
+    };
+    await frames(3); // what a prediction has revealed is drawn
+    const [animations, first] = [document.getAnimations().length, drawn()];
+    await frames(10);
+    return { animations, isSame: drawn() === first };
+  });
+  expect(pictures).toEqual({ animations: 0, isSame: true });
+}
+
+/** Makes every prediction of a lesson, expects still figures, then starts the live work of every figure and waits for its first number. */
 async function workThrough(page: Page): Promise<number> {
   const open = page.locator('form.predict').filter({ has: page.getByRole('button', { name: 'Lock in' }) });
   for (let left = await open.count(); left > 0; left--) {
@@ -80,6 +96,7 @@ async function workThrough(page: Page): Promise<number> {
     await form.getByRole('button', { name: 'Lock in' }).click();
     await expect(open).toHaveCount(left - 1);
   }
+  await expectStill(page);
   for (const summary of await page.locator('main details.fold > summary').all()) await summary.click();
   // The label of a button changes to "Stop" while its work runs, so buttons are found by their position.
   const cells = page.locator('.buttons').filter({ hasText: /on two CPU cores\)/ });
@@ -107,6 +124,7 @@ testInFull(
   'the workshop is walked: questions, every lesson with its live parts and links, questions again',
   async ({ page }) => {
     test.skip(test.info().project.name !== 'scripted', 'a real engine needs minutes for the live parts');
+    await page.emulateMedia({ reducedMotion: 'reduce' });
     const wrong: string[] = [];
     page.on('pageerror', (error) => wrong.push(error.message));
     await page.goto('/');
@@ -135,7 +153,7 @@ testInFull(
     await page.getByRole('button', { name: 'I have done the lessons: ask me again' }).click();
     await answerQuestions(page, 'After the last lesson');
     await expect(page.getByRole('region', { name: 'Your answers' })).toContainText('Right before: ');
-    for (const place of ['For the instructor', 'Handout', 'Class board']) {
+    for (const place of ['Under the loop', 'For the instructor', 'Handout', 'Class board']) {
       await page.getByRole('link', { name: place }).click();
       await expect(page.getByRole('heading', { level: 1 })).toBeVisible();
       await expectLinks(page);

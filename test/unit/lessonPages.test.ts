@@ -1,6 +1,6 @@
 /** Tests the pages around the lessons: contents, questions, schedule and class board. */
 
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { bandOf, curveOf, inWords, MOST, readLinks } from '../../demo/lessons/board/board.ts';
 import { boardPlot, runPlot } from '../../demo/lessons/kit/plot.ts';
@@ -64,6 +64,18 @@ const transformed = async (html: string, filename = 'demo/lessons/index.html'): 
   };
   return transformIndexHtml.handler(html, { filename });
 };
+
+test("the instructor's page has the results of three seeds", () => {
+  const results = readFileSync('docs/lab/results.md', 'utf8');
+  const seeds = [1, 2, 3].map((seed) =>
+    new RegExp(`\\| runs/seed-${seed} \\| ([\\d.]+) \\| ([\\d.]+) \\|`).exec(results)!,
+  );
+  const list = ([one, two, three]: string[]) => `${one}, ${two} and ${three}`;
+  const html = readFileSync('demo/lessons/teach/index.html', 'utf8').replaceAll(/\s+/g, ' ');
+  expect(html).toContain(
+    `solved ${list(seeds.map(([, before]) => before))} of 256 held-out problems before training, and ${list(seeds.map(([, , after]) => after))} after`,
+  );
+});
 
 test('contents and schedule name the lessons of the folder, and no other', async () => {
   const folders = readdirSync('demo/lessons').filter((name) => /^\d-/.test(name) && name in lessonPages());

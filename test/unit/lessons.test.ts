@@ -31,6 +31,10 @@ import * as weights from '../../demo/lessons/5-stale/weights.ts';
 import * as evidence from '../../demo/lessons/6-claims/evidence.ts';
 import * as claimExercises from '../../demo/lessons/6-claims/exercises.ts';
 import * as claims from '../../demo/lessons/6-claims/stills.ts';
+import * as underExercises from '../../demo/lessons/under/exercises.ts';
+import { EPS, exactNorm } from '../../demo/lessons/under/judge.ts';
+import * as under from '../../demo/lessons/under/stills.ts';
+import * as reference from '../../src/extensions/verify/reference/ops.ts';
 import { SUMMED_LOSSES } from '../../src/extensions/learner/losses.ts';
 import { Rule } from '../../src/extensions/modules/index.ts';
 import { RULE_PROGRAMS } from '../../src/extensions/modules/rulePrograms.ts';
@@ -63,9 +67,13 @@ const LESSONS = [
   { name: '4-tools', ...toolExercises, ...tools },
   { name: '5-stale', ...staleExercises, ...stale },
   { name: '6-claims', ...claimExercises, ...claims },
+  { name: 'under', ...underExercises, ...under },
 ].map((lesson) => ({ ...lesson, html: readFileSync(`demo/lessons/${lesson.name}/index.html`, 'utf8') }));
 
-const EXERCISES = LESSONS.flatMap((lesson): readonly Exercise[] => lesson.EXERCISES);
+/** All exercises but those that need a GPU (test/gpu/lessonRun.node.test.ts). */
+const EXERCISES = LESSONS.flatMap((lesson): readonly Exercise[] => lesson.EXERCISES).filter(
+  ({ kind }) => kind !== 'kernel',
+);
 const { RECORDED, NAMED_STEPS } = groups;
 
 /** Time limit for code that terminates, generous enough for a busy machine. */
@@ -112,6 +120,7 @@ const few = (text: string): string =>
 
 /** Checks code in the sandbox, and loops with all their tries, under --full. */
 async function checked(exercise: Exercise, given: Exercise['answer']): Promise<Checked> {
+  if (exercise.kind === 'kernel') throw new Error('A kernel needs a GPU.');
   if (exercise.kind === 'code')
     return isFull ? checkCode(exercise, given as string, BUSY_MS) : checkOutside(exercise, given as string);
   const text = given as string;
@@ -180,9 +189,9 @@ test.each(LESSONS)(
   'the text of $name has every still picture, prediction and exercise, and at most 900 words',
   ({ html, STILLS, EXERCISES: own }) => {
     const numbers = (pattern: RegExp) => [...html.matchAll(pattern)].map(([, number]) => number);
-    expect(numbers(/<!-- still ([\d.]+) -->/g)).toEqual(Object.keys(STILLS));
-    expect(numbers(/data-figure="([\d.]+)"/g)).toEqual(Object.keys(STILLS));
-    expect(numbers(/data-exercise="([\d.]+)"/g)).toEqual(own.map(({ id }) => id));
+    expect(numbers(/<!-- still ([\w.]+) -->/g)).toEqual(Object.keys(STILLS));
+    expect(numbers(/data-figure="([\w.]+)"/g)).toEqual(Object.keys(STILLS));
+    expect(numbers(/data-exercise="([\w.]+)"/g)).toEqual(own.map(({ id }) => id));
     expect(numbers(/data-predict="([\w. ]+)"/g)).not.toEqual([]);
     const [, prose] = /<main[^>]*>([^]*)<\/main>/.exec(html)!;
     const words = prose.replace(/<!--[^]*?-->|<[^>]*>/g, ' ').match(/[\w.]+/g)!;
@@ -524,4 +533,20 @@ test('with fast tools no pipeline of lesson 5 waits less than with slow ones', (
     expect(waits).toBeLessThan(slow[i].waits);
   });
   expect(slow[2].seconds).toBeLessThan(slow[0].seconds);
+});
+
+test('the appendix compares kernels and gradients with the float64 references of the library', () => {
+  const [x, weight, dy] = [
+    [0.5, -2, 3, 0, 1, -1],
+    [1, -0.5, 2],
+    [0.3, -1, 0.7],
+  ].map((list) => Float64Array.from(list));
+  const { y, rstd } = reference.rmsnorm(x, weight, EPS);
+  expect([...exactNorm(x, weight)]).toEqual([...y]);
+  for (const [row, at] of [x.subarray(0, 3), x.subarray(3)].map((one, i) => [one, i] as const)) {
+    const { dx } = reference.rmsnormBwd(dy, row, weight, rstd.subarray(at, at + 1));
+    expect(under.byHand([...row], [...weight], [...dy], EPS)).toEqual(
+      [...dx].map((value) => expect.closeTo(value, 12)),
+    );
+  }
 });

@@ -1,16 +1,15 @@
 /** Figure 3.1, the loop as text that runs, figure 3.2, its learning rate, and figure 3.4, its time. */
 
 import { signal, useSignal } from '@preact/signals';
-import { describe } from '../../../src/errors.ts';
-import { duration, short } from '../../../src/ui/format.ts';
+import { short } from '../../../src/ui/format.ts';
 import { embedded, movedTo, numberOf } from '../kit/address.ts';
 import type { Checked } from '../kit/checks.ts';
 import { CodeField } from '../kit/exercise.tsx';
-import { Figure, Select, Slider } from '../kit/figure.tsx';
+import { Figure, LiveButton, namesOf, Select, Slider } from '../kit/figure.tsx';
+import { loopWork } from '../kit/loop.ts';
 import { type NamedCurve, curvesPlot, sharesPlot } from '../kit/plot.ts';
 import { isPredicted, predictedCurve } from '../kit/predict.tsx';
-import { keep, progress } from '../kit/progress.ts';
-import { LoopError, type LoopOptions, type LoopStep } from '../kit/runLoop.ts';
+import type { LoopOptions, LoopStep } from '../kit/runLoop.ts';
 import text from './run.js?raw';
 import {
   bandOf,
@@ -31,90 +30,36 @@ export const PREDICTED_STEPS = [1, 15, 30, 45, 60];
 
 /** Steps of the runs in this tab: `text` is the reader's loop of figure 3.1, `rate` is the run with the learning rate of figure 3.2. */
 const runs = { text: signal<readonly LoopStep[]>([]), rate: signal<readonly LoopStep[]>([]) };
-/** The loop that is running. */
-const running = signal<{ which: keyof typeof runs; stop: AbortController } | undefined>(undefined);
-
 const SOURCE = `Recorded: ${RECORDED.command}, commit ${RECORDED.commit}, ${RECORDED.adapter}, ${RECORDED.date}.`;
-
-interface LoopWork {
-  which: keyof typeof runs;
-  text: string;
-  options?: LoopOptions;
-  say: (text: string) => void;
-}
-
-/** Runs the loop until its end or until Stop. Returns the error in the loop's text; undefined if the loop ran. */
-async function run({ which, text: code, options = {}, say }: LoopWork): Promise<Checked | undefined> {
-  const stop = new AbortController();
-  running.value?.stop.abort();
-  running.value = { which, stop };
-  const steps = runs[which];
-  say('Opening the model...');
-  const started = performance.now();
-  const seconds = () => (performance.now() - started) / 1000;
-  try {
-    const { runInWorker } = await import('../kit/loop.ts');
-    const onStep = (step: LoopStep) => {
-      if (stop.signal.aborted) return;
-      steps.value = step.step === 1 ? [step] : [...steps.value, step];
-      say(`Step ${step.step}, reward ${short(step.reward)}.`);
-    };
-    const facts = await runInWorker({
-      ...{ text: code, options, onStep, signal: stop.signal },
-      checkpoint: 'checkpoints/reverse-text',
-    });
-    if (!facts) return undefined;
-    keep('seconds', 'loop', seconds());
-    say(`Done: ${facts.updates} updates in ${duration(seconds())}.`);
-  } catch (error) {
-    say(error instanceof LoopError ? '' : `${describe(error)} The recorded run stays.`);
-    if (error instanceof LoopError) return { ok: false, says: error.message, line: error.line };
-  } finally {
-    if (running.peek()?.stop === stop) running.value = undefined;
-  }
-  return undefined;
-}
 
 /** Estimated seconds of 60 steps on two quiet cores: 5 s to load the model and 0.4 s per step. */
 const COLD_S = 30;
 
-const lastTime = (): string => {
-  const seconds = progress.value.seconds['loop'];
-  return seconds === undefined ? `about ${COLD_S} s on two CPU cores` : `last time ${duration(seconds)}`;
-};
-
-interface RunButtonProps {
+interface RunProps {
   which: keyof typeof runs;
-  name: string;
-  say: (text: string) => void;
-  onRun: () => void;
+  label: string;
+  text: () => string;
+  options?: LoopOptions;
+  onMistake?: (mistake: Checked | undefined) => void;
 }
 
-function RunButton({ which, name, say, onRun }: RunButtonProps) {
-  if (running.value?.which !== which)
-    return (
-      <button type="button" class="primary" onClick={onRun}>
-        {name} ({lastTime()})
-      </button>
-    );
-  return (
-    <button
-      type="button"
-      onClick={() => {
-        running.value?.stop.abort();
-        say('Stopped.');
-      }}
-    >
-      Stop
-    </button>
-  );
-}
+/** The button that runs the loop of a figure. */
+const Run = ({ which, label, text: loop, options = {}, onMistake = () => {} }: RunProps) => (
+  <LiveButton
+    id="loop"
+    label={label}
+    coldSeconds={COLD_S}
+    run={loopWork({ text: loop, options, onMistake, onSteps: (steps) => (runs[which].value = steps) })}
+    done="Trained"
+    recorded="curves"
+    onRecorded={runs[which].value.length > 0 ? () => (runs[which].value = []) : undefined}
+  />
+);
 
 /** Figure 3.1. */
 export function LoopFigure() {
   const code = useSignal(text);
   const mistake = useSignal<Checked | undefined>(undefined);
-  const said = useSignal('');
   const revealed = embedded !== null || isPredicted('3.1');
   const live = runs.text.value;
   const guess = predictedCurve('3.1');
@@ -139,16 +84,12 @@ export function LoopFigure() {
     : revealed
       ? STILLS_SAY
       : 'Predict first, or look without a guess. Then the recorded run appears.';
-  const start = async () => {
-    mistake.value = undefined;
-    mistake.value = await run({ which: 'text', text: code.peek(), say: (to) => (said.value = to) });
-  };
   const label = `Reward over ${STEPS} steps. ${says}`;
   return (
     <Figure number="3.1" title="The whole run, as a file" says={says} source={newest ? 'Trained in this tab.' : SOURCE}>
       <CodeField label="The file run.js" code={code} result={mistake.value} />
       <div class="buttons">
-        <RunButton which="text" name="Run it here" say={(to) => (said.value = to)} onRun={() => void start()} />
+        <Run which="text" label="Run it here" text={() => code.peek()} onMistake={(to) => (mistake.value = to)} />
         <button
           type="button"
           onClick={() => {
@@ -158,9 +99,6 @@ export function LoopFigure() {
         >
           Reset
         </button>
-        <span role="status" class="note">
-          {said.value}
-        </span>
       </div>
       <p class={`result ${mistake.value ? 'wrong' : ''}`} role="status">
         {mistake.value?.says}
@@ -207,7 +145,6 @@ function Tries({ shown: { step, tries } }: { shown: Pick<LoopStep, 'step' | 'tri
 
 /** Figure 3.2. */
 export function RateFigure() {
-  const said = useSignal('');
   const exponent = numberOf('rate', -3, -5, -1);
   const lr = 10 ** exponent;
   const asked = movedTo('measure') as Measure;
@@ -225,10 +162,6 @@ export function RateFigure() {
   const says = revealed
     ? `Over the last five steps: ${RATES.map(({ lr: rate, name }) => `${short(endOf(rate, measure))} with ${name}`).join(', ')}.`
     : 'Predict first, or look without a guess. Then the curves appear.';
-  const start = () =>
-    void run({ which: 'rate', text, options: { lr }, say: (to) => (said.value = to) }).then((mistake) => {
-      if (mistake) said.value = mistake.says;
-    });
   const { name, most } = MEASURES[measure];
   return (
     <Figure
@@ -238,12 +171,7 @@ export function RateFigure() {
       source={`${SOURCE} Line: mean of three seeds, each averaged over five steps. Area: lowest to highest seed.`}
     >
       <div class="controls">
-        <Select
-          control="measure"
-          label="Draw"
-          initial="reward"
-          options={Object.entries(MEASURES).map(([value, one]) => ({ value, name: one.name }))}
-        />
+        <Select control="measure" label="Draw" initial="reward" options={namesOf(MEASURES)} />
         <Slider
           control="rate"
           label="Your learning rate"
@@ -261,10 +189,7 @@ export function RateFigure() {
         }}
       />
       <div class="buttons">
-        <RunButton which="rate" name="Run yours" say={(to) => (said.value = to)} onRun={start} />
-        <span role="status" class="note">
-          {said.value}
-        </span>
+        <Run which="rate" label="Run yours" text={() => text} options={{ lr }} />
       </div>
     </Figure>
   );

@@ -2,7 +2,7 @@
 
 import { short, signed } from '../../../src/ui/format.ts';
 import { embedded, move, movedTo, numberOf } from '../kit/address.ts';
-import { Figure, Select } from '../kit/figure.tsx';
+import { Figure, namesOf, Select } from '../kit/figure.tsx';
 import { AUTHORS, authoredTokens } from './authors.ts';
 import { authorShares, GAMES, RECORDED, TRAINED, turnAdvantages, UPDATED } from './stills.ts';
 import { percent } from '../2-losses/stills.ts';
@@ -40,12 +40,7 @@ export function MaskFigure() {
           initial="0"
           options={TRIES.map((shown, i) => ({ value: `${i}`, name: shown.name }))}
         />
-        <Select
-          control="trained"
-          label="Train on"
-          initial="model"
-          options={Object.entries(TRAINED).map(([value, choice]) => ({ value, name: choice.name }))}
-        />
+        <Select control="trained" label="Train on" initial="model" options={namesOf(TRAINED)} />
       </div>
       <p class="authored" tabindex={0} role="group" aria-label="Tokens of the try, by their author">
         {tokens.map((token, t) => (

@@ -92,13 +92,14 @@ export const GAMES = RECORDED.game.tries.map(({ turnRewards, texts }) => ({
 }));
 
 const [groupA] = UPDATED.groups;
-const [form, calls] = ['form', 'calls'].map((pays) => RECORDED.runs.find((run) => run.pays === pays)!);
+const [form, calls, long] = ['form', 'calls', 'length'].map((pays) => RECORDED.runs.find((run) => run.pays === pays)!);
 const ends = ({ steps }: CheatRun) => [steps[0], steps.at(-1)!];
-const [[firstForm, lastForm], [firstCalls, lastCalls]] = [ends(form), ends(calls)];
+const [[firstForm, lastForm], [firstCalls, lastCalls], [firstLong, lastLong]] = [form, calls, long].map(ends);
 const held = ({ heldOut }: CheatRun, at: number) => heldOut.at(at)![1].toFixed(2);
 /** Results of the run with the reward for tool calls: steps after which the model was evaluated, and share of held-out problems solved. */
 export const [CALL_STEPS, CALL_SHARES] = [calls.heldOut.map(([step]) => step), calls.heldOut.map(([, share]) => share)];
-const mostCalls = CALL_SHARES.indexOf(Math.max(...CALL_SHARES));
+const peakOf = ({ heldOut }: CheatRun) => heldOut.reduce((most, one) => (one[1] > most[1] ? one : most));
+const [mostCalls, mostLong] = [calls, long].map(peakOf);
 const toolShare = authorShares(groupA, TRAINED['tools'].by).tool;
 const otherShare = 1 - authorShares(groupA, TRAINED['all'].by).model;
 
@@ -116,8 +117,13 @@ export const NUMBERS: Readonly<Record<string, string>> = {
   'calls-steps': `${lastCalls[0]}`,
   'calls-paid-first': firstCalls[1].toFixed(2),
   'calls-paid-last': lastCalls[1].toFixed(2),
-  'calls-peak': CALL_SHARES[mostCalls].toFixed(2),
-  'calls-peak-step': `${CALL_STEPS[mostCalls]}`,
+  'calls-peak': mostCalls[1].toFixed(2),
+  'calls-peak-step': `${mostCalls[0]}`,
+  'length-paid-first': firstLong[1].toFixed(2),
+  'length-paid-last': lastLong[1].toFixed(2),
+  'length-peak': mostLong[1].toFixed(2),
+  'length-peak-step': `${mostLong[0]}`,
+  'length-end': held(long, -1),
   ...{ 'toy-turns': '201', 'toy-whole': '285' }, // test/unit/turnCredit.test.ts
   'calls-end': CALL_SHARES.at(-1)!.toFixed(2),
 };

@@ -7,10 +7,11 @@ import { STEPS } from '../3-run/stills.ts';
 import { embedded, movedTo, numberOf } from '../kit/address.ts';
 import type { Checked } from '../kit/checks.ts';
 import { CodeField } from '../kit/exercise.tsx';
-import { Figure, LiveButton, PowerSlider, Select, Slider } from '../kit/figure.tsx';
+import { Figure, LiveButton, namesOf, PowerSlider, Select, Slider } from '../kit/figure.tsx';
+import { loopWork } from '../kit/loop.ts';
 import { curvesPlot } from '../kit/plot.ts';
 import { isPredicted } from '../kit/predict.tsx';
-import { LoopError, type LoopStep } from '../kit/runLoop.ts';
+import type { LoopStep } from '../kit/runLoop.ts';
 import { tradePlot, weightsPlot } from './plots.ts';
 import text from './stale.js?raw';
 import {
@@ -59,26 +60,12 @@ export function DelayFigure() {
   const says = revealed
     ? delaysInWords(loss, measure) + here
     : `Predict first, or look without a guess. Then the recorded runs appear.${here}`;
-  const run = async (stop: AbortSignal, say: (text: string) => void): Promise<string> => {
-    mistake.value = undefined;
-    own.value = { delay, loss, steps: [] };
-    const { runInWorker } = await import('../kit/loop.ts');
-    const onStep = (step: LoopStep) => {
-      if (stop.aborted) return;
-      own.value = { ...own.peek(), steps: [...own.peek().steps, step] };
-      say(`Step ${step.step}, reward ${short(step.reward)}.`);
-    };
-    try {
-      const facts = await runInWorker({
-        ...{ text: code.peek(), options: { delay, loss }, onStep, signal: stop },
-        checkpoint: 'checkpoints/reverse-text',
-      });
-      return facts ? `${facts.updates} updates.` : '';
-    } catch (error) {
-      if (error instanceof LoopError) mistake.value = { ok: false, says: error.message, line: error.line };
-      throw error;
-    }
-  };
+  const run = loopWork({
+    text: () => code.peek(),
+    options: { delay, loss },
+    onSteps: (to) => (own.value = { delay, loss, steps: to }),
+    onMistake: (to) => (mistake.value = to),
+  });
   return (
     <Figure
       number="5.2"
@@ -94,12 +81,7 @@ export function DelayFigure() {
           initial={LOSSES[0].id}
           options={LOSSES.map(({ id, name: of }) => ({ value: id, name: of }))}
         />
-        <Select
-          control="measure"
-          label="Draw"
-          initial="reward"
-          options={Object.entries(MEASURES).map(([value, one]) => ({ value, name: one.name }))}
-        />
+        <Select control="measure" label="Draw" initial="reward" options={namesOf(MEASURES)} />
         <Slider
           control="delay"
           label="Your delay, in steps"

@@ -1,7 +1,7 @@
 /** The diagnosis of a run: cause, evidence and next check, a point for each. */
 
 import { useState } from 'preact/hooks';
-import { useOwnId } from '../kit/figure.tsx';
+import { namesOf, useOwnId } from '../kit/figure.tsx';
 import { predicted } from '../kit/predict.tsx';
 import { keep, progress } from '../kit/progress.ts';
 import {
@@ -59,12 +59,7 @@ export function Diagnosis({ run, sound, pointed }: DiagnosisProps) {
           value={cause}
           onChange={(value) => setCause(value as CauseId)}
         />
-        <Choice
-          label="Next check"
-          options={Object.entries(NEXT).map(([value, { name }]) => ({ value, name }))}
-          value={next}
-          onChange={(value) => setNext(value as Next)}
-        />
+        <Choice label="Next check" options={namesOf(NEXT)} value={next} onChange={(value) => setNext(value as Next)} />
       </div>
       <p>
         You point at: <b>{at}</b>

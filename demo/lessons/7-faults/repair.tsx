@@ -1,13 +1,11 @@
 /** Figure 7.2: training in this tab with a corrected config, drawn over the curve of the faulty run. */
 
-import { signal, useSignal } from '@preact/signals';
-import { describe } from '../../../src/errors.ts';
-import { duration, short } from '../../../src/ui/format.ts';
+import { signal } from '@preact/signals';
+import { short } from '../../../src/ui/format.ts';
 import { move, movedTo } from '../kit/address.ts';
-import { Figure, Select } from '../kit/figure.tsx';
+import { Figure, LiveButton, Select } from '../kit/figure.tsx';
 import { runPlot } from '../kit/plot.ts';
 import { isPredicted } from '../kit/predict.tsx';
-import { keep, progress } from '../kit/progress.ts';
 import { TRUTHS } from './causes.ts';
 import { idOf, shownRun } from './figure.tsx';
 import { late, RECORDED, STEPS } from './runs.ts';
@@ -78,67 +76,35 @@ export function RepairFigure() {
 }
 
 function Train({ run, setting }: { run: number; setting: string }) {
-  const ending = useSignal<AbortController | undefined>(undefined);
-  const said = useSignal('');
-  const before = progress.value.seconds['repair'];
-  const train = async () => {
-    const stop = new AbortController();
-    ending.value = stop;
-    said.value = 'Opening the model...';
+  const train = async (signal: AbortSignal, say: (text: string) => void): Promise<string> => {
     live.value = undefined;
-    const started = performance.now();
     const curve: number[] = [];
-    try {
-      const { trainHere } = await import('../kit/live.ts');
-      await trainHere(STEPS, [...SIZE, setting], {
-        signal: stop.signal,
-        onStep: (metrics) => {
-          curve.push(metrics[right]);
-          live.value = { run, setting, curve: [...curve] };
-          said.value = `Step ${curve.length} of ${STEPS}.`;
-        },
-      });
-      const seconds = (performance.now() - started) / 1000;
-      if (stop.signal.aborted) return;
-      keep('seconds', 'repair', seconds);
-      said.value = `Trained in ${duration(seconds)}.`;
-    } catch (error) {
-      if (!stop.signal.aborted) said.value = `${describe(error)} The recorded curves stay.`;
-    } finally {
-      if (ending.peek() === stop) ending.value = undefined;
-    }
+    const { trainHere } = await import('../kit/live.ts');
+    await trainHere(STEPS, [...SIZE, setting], {
+      signal,
+      onStep: (metrics) => {
+        curve.push(metrics[right]);
+        live.value = { run, setting, curve: [...curve] };
+        say(`Step ${curve.length} of ${STEPS}.`);
+      },
+    });
+    return `${curve.length} steps.`;
   };
-  const end = () => {
-    ending.value?.abort();
-    ending.value = undefined;
-    said.value = `${said.value} Stopped.`;
+  const showRecorded = () => {
+    live.value = undefined;
+    move({ mend: undefined });
   };
   return (
     <div class="buttons">
-      {ending.value ? (
-        <button type="button" onClick={end}>
-          Stop
-        </button>
-      ) : (
-        <button type="button" onClick={() => void train()}>
-          Repair it here (
-          {before === undefined ? `about ${QUIET_S} s on two CPU cores` : `last time ${duration(before)}`})
-        </button>
-      )}
-      {live.value?.run === run && !ending.value && (
-        <button
-          type="button"
-          onClick={() => {
-            live.value = undefined;
-            move({ mend: undefined });
-          }}
-        >
-          Show the recorded runs
-        </button>
-      )}
-      <span role="status" class="note">
-        {said.value}
-      </span>
+      <LiveButton
+        id="repair"
+        label="Repair it here"
+        coldSeconds={QUIET_S}
+        run={train}
+        done="Trained"
+        recorded="curves"
+        onRecorded={live.value?.run === run ? showRecorded : undefined}
+      />
     </div>
   );
 }

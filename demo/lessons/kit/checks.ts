@@ -74,10 +74,18 @@ export interface LoopExercise extends Common<string> {
   judge(facts: LoopFacts): string | undefined;
 }
 
+/** An exercise in which the reader completes a program for the GPU. */
+export interface KernelExercise extends Common<string> {
+  kind: 'kernel';
+  start: string;
+  /** Runs the program on this GPU. Rejects with LoopError for an error in its text. */
+  judge(code: string): Promise<string | undefined>;
+}
+
 /** An exercise that is checked without running code. */
 export type PlainExercise = TickExercise | NumbersExercise | ChoiceExercise | MatchExercise;
 
-export type Exercise = CodeExercise | LoopExercise | PlainExercise;
+export type Exercise = CodeExercise | LoopExercise | KernelExercise | PlainExercise;
 
 /** Result of a check. */
 export interface Checked {
@@ -119,9 +127,19 @@ export async function checkLoop(
     const facts = await runInWorker({ text, checkpoint, options: { steps }, mostUpdates: steps, onStep, signal });
     return facts && checkLoopFacts(exercise, facts);
   } catch (error) {
-    return { ok: false, says: describe(error), line: error instanceof LoopError ? error.line : undefined };
+    return failed(error);
   }
 }
+
+const failed = (error: unknown): Checked => ({
+  ok: false,
+  says: describe(error),
+  line: error instanceof LoopError ? error.line : undefined,
+});
+
+/** Runs the reader's program on the GPU, and checks what it did. */
+export const checkKernel = (exercise: KernelExercise, code: string): Promise<Checked> =>
+  exercise.judge(code).then((mistake) => checked(mistake, exercise.why), failed);
 
 /** Runs the reader's function in a sandbox, and checks its results. A function that throws or does not end counts as a mistake. */
 export async function checkCode(exercise: CodeExercise, code: string, timeMs = exercise.timeMs): Promise<Checked> {

@@ -7,10 +7,12 @@ import {
   check,
   type Checked,
   checkCode,
+  checkKernel,
   checkLoop,
   type ChoiceExercise,
   type CodeExercise,
   type Exercise,
+  type KernelExercise,
   type LoopExercise,
   type MatchExercise,
   type NumbersExercise,
@@ -42,7 +44,9 @@ export function ExerciseView({ exercise }: { exercise: Exercise }) {
         Exercise {exercise.id}. {exercise.title} {solved && <span class="solved">solved</span>}
       </h3>
       <p>{exercise.task}</p>
-      {(exercise.kind === 'code' || exercise.kind === 'loop') && <Code exercise={exercise} />}
+      {(exercise.kind === 'code' || exercise.kind === 'loop' || exercise.kind === 'kernel') && (
+        <Code exercise={exercise} />
+      )}
       {exercise.kind === 'ticks' && <Ticks exercise={exercise} />}
       {exercise.kind === 'choice' && <Choice exercise={exercise} />}
       {exercise.kind === 'match' && <Match exercise={exercise} />}
@@ -75,8 +79,11 @@ function Said({ exercise, result, mistakes, onAnswer }: SaidProps) {
   );
 }
 
-/** An exercise with code: a function that runs in a sandbox, or a training loop that runs in a worker until its end or Stop. */
-function Code({ exercise }: { exercise: CodeExercise | LoopExercise }) {
+/**
+ * An exercise with code: a function that runs in a sandbox, a program for the GPU, or a training loop that runs in a worker until its end
+ * or Stop.
+ */
+function Code({ exercise }: { exercise: CodeExercise | LoopExercise | KernelExercise }) {
   const { result, mistakes, show } = useChecks(exercise);
   const code = useSignal(exercise.start);
   const [running, setRunning] = useState<AbortController | undefined>(undefined);
@@ -92,7 +99,9 @@ function Code({ exercise }: { exercise: CodeExercise | LoopExercise }) {
       const checked =
         exercise.kind === 'code'
           ? await checkCode(exercise, code.peek())
-          : await checkLoop(exercise, code.peek(), { onStep, signal: stop.signal });
+          : exercise.kind === 'kernel'
+            ? await checkKernel(exercise, code.peek())
+            : await checkLoop(exercise, code.peek(), { onStep, signal: stop.signal });
       if (checked) show(checked);
     } catch (error) {
       show({ ok: false, says: `The sandbox did not start (${String(error)}). Reload the page and run it again.` });

@@ -94,6 +94,10 @@ interface SelectProps {
   resets?: readonly string[];
 }
 
+/** Returns the entries of a table as options. */
+export const namesOf = (table: Readonly<Record<string, { name: string }>>): SelectProps['options'] =>
+  Object.entries(table).map(([value, { name }]) => ({ value, name }));
+
 /** Options of which the reader chooses one. The choice is stored in the address. */
 export function Select({ control, label, options, initial, resets = [] }: SelectProps) {
   const id = useOwnId();
@@ -124,16 +128,18 @@ interface LiveButtonProps {
   label: string;
   /** Estimated seconds of the work on two CPU cores, from the first press of the button. */
   coldSeconds: number;
-  /** Does the live work. Resolves to a sentence about its result. */
-  run: (signal: AbortSignal, say: (text: string) => void) => Promise<string>;
+  /** Does the live work. Resolves to a sentence about its result; undefined if it was ended early. */
+  run: (signal: AbortSignal, say: (text: string) => void) => Promise<string | undefined>;
   /** Past participle that describes the finished work in the message "... in 3 s". */
   done: string;
-  /** Called to show the recorded tries again; undefined if they are shown now. */
+  /** Name of the recorded data. Default: tries. */
+  recorded?: string;
+  /** Called to show the recorded data again; undefined if they are shown now. */
   onRecorded: (() => void) | undefined;
 }
 
 /** A button for live work: says how long the work takes on this machine, reports progress, and stops the work immediately. */
-export function LiveButton({ id, label, coldSeconds, run, done, onRecorded }: LiveButtonProps) {
+export function LiveButton({ id, label, coldSeconds, run, done, recorded = 'tries', onRecorded }: LiveButtonProps) {
   const ending = useSignal<AbortController | undefined>(undefined);
   const said = useSignal('');
   const last = progress.value.seconds[id];
@@ -149,11 +155,12 @@ export function LiveButton({ id, label, coldSeconds, run, done, onRecorded }: Li
     try {
       const result = await run(signal, say);
       if (signal.aborted) return;
+      if (result === undefined) return say('Stopped.');
       const seconds = (performance.now() - started) / 1000;
       keep('seconds', id, seconds);
       say(`${done} in ${duration(seconds)}. ${result}`);
     } catch (error) {
-      say(`${describe(error)} The recorded tries stay.`);
+      say(`${describe(error)} The recorded ${recorded} stay.`);
     } finally {
       if (ending.peek() === stop) ending.value = undefined;
     }
@@ -176,7 +183,7 @@ export function LiveButton({ id, label, coldSeconds, run, done, onRecorded }: Li
       )}
       {onRecorded && !ending.value && (
         <button type="button" onClick={onRecorded}>
-          Show the recorded tries
+          Show the recorded {recorded}
         </button>
       )}
       <span role="status" class="note">

@@ -1,6 +1,14 @@
 /** Runs a reader's training loop in its own worker. One loop runs at a time, and Stop ends the worker immediately. */
 
-import { LoopError, type LoopFacts, type LoopReply, type LoopRequest, type LoopStep } from './runLoop.ts';
+import { short } from '../../../src/ui/format.ts';
+import {
+  LoopError,
+  type LoopFacts,
+  type LoopOptions,
+  type LoopReply,
+  type LoopRequest,
+  type LoopStep,
+} from './runLoop.ts';
 
 interface LoopWork extends Omit<LoopRequest, 'model'> {
   /** Folder of a shipped model, such as checkpoints/reverse-text. */
@@ -8,6 +16,39 @@ interface LoopWork extends Omit<LoopRequest, 'model'> {
   onStep: (step: LoopStep) => void;
   signal: AbortSignal;
 }
+
+interface ButtonWork {
+  options: LoopOptions;
+  /** Returns the text of the loop. */
+  text: () => string;
+  /** Called after each step with all steps so far. */
+  onSteps: (steps: readonly LoopStep[]) => void;
+  /** Called with the error in the loop's text, and with undefined when the loop starts. */
+  onMistake: (mistake: { ok: false; says: string; line: number | undefined } | undefined) => void;
+}
+
+/** Returns the work of a LiveButton that trains the warm start of reverse-text with a reader's loop. */
+export const loopWork =
+  ({ text, options, onSteps, onMistake }: ButtonWork) =>
+  async (signal: AbortSignal, say: (text: string) => void): Promise<string | undefined> => {
+    const steps: LoopStep[] = [];
+    onMistake(undefined);
+    const onStep = (step: LoopStep) => {
+      if (signal.aborted) return;
+      steps.push(step);
+      onSteps([...steps]);
+      say(`Step ${step.step}, reward ${short(step.reward)}.`);
+    };
+    try {
+      const work = { text: text(), options, onStep, signal, checkpoint: 'checkpoints/reverse-text' };
+      const facts = await runInWorker(work);
+      return facts && `${facts.updates} updates.`;
+    } catch (error) {
+      if (!(error instanceof LoopError)) throw error;
+      onMistake({ ok: false, says: error.message, line: error.line });
+      return undefined;
+    }
+  };
 
 /** Stops the loop that is running. */
 let endCurrent = (): void => {};

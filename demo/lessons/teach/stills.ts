@@ -3,6 +3,9 @@
 import { passInterval } from '../../../src/report/passInterval.ts';
 import { short } from '../../../src/ui/format.ts';
 import { RECORDED as STEP_1 } from '../1-groups/stills.ts';
+import { RECORDED as RATES, STILLS as LOOPS } from '../3-run/stills.ts';
+import { cheatPlot } from '../4-tools/plots.ts';
+import { RECORDED as CHEATS, runInWords } from '../4-tools/stills.ts';
 import { SOURCE as DELAY_SOURCE, STILLS as DELAYED } from '../5-stale/stills.ts';
 import { passOf, TRIES } from '../6-claims/evidence.ts';
 import { MODELS, percent, SOURCE, span, three } from '../6-claims/stills.ts';
@@ -24,6 +27,9 @@ const evaluated = MODELS.map(({ name, outcomes }) => {
   const found = passInterval(outcomes);
   return `<tr><td>${name}</td><td>${three(found.mean)}</td><td>${span(found)}</td><td>${percent(passOf(outcomes, TRIES))}</td></tr>`;
 });
+
+/** The behaviour that each recorded reward of lesson 4 pays for. */
+const PAID: Readonly<Record<string, string>> = { form: 'short answers', calls: 'tool calls', length: 'long tries' };
 
 /** Pictures as HTML, by the number of their figure. */
 export const STILLS: Readonly<Record<string, string>> = {
@@ -57,6 +63,12 @@ export const STILLS: Readonly<Record<string, string>> = {
     .join(
       '',
     )}</div><p class="source">${RECORDED.command}, commit ${RECORDED.commit}, ${RECORDED.adapter}; means of the first and the last five of ${STEPS} steps. Pale: run 0.</p>`,
+  '0.5': `${LOOPS['3.2']}<p class="source">${RATES.command}, commit ${RATES.commit}, ${RATES.adapter}. Mean and range of three seeds; figure 3.1 has seed 1 of the middle rate.</p>`,
+  '0.6': `<div class="six">${CHEATS.runs
+    .map((run) => one(`paid for ${PAID[run.pays]}`, cheatPlot(run, undefined, runInWords(run))))
+    .join(
+      '',
+    )}</div><p class="source">scripts/record-cheats.mjs, commits ${CHEATS.runs.map(({ commit }) => commit).join(', ')}, ${CHEATS.adapter}, one seed each. Dots: 64 held-out problems.</p>`,
   '0.4': `${DELAYED['5.2']}<p class="source">${DELAY_SOURCE} Mean and range of three seeds. Delay 0: the runs of lesson 3.</p>`,
   '0.3': `<table><thead><tr><th>model</th><th>pass@1</th><th>95% interval</th><th>pass@${TRIES}</th></tr></thead><tbody>${evaluated.join('')}</tbody></table><p class="source">${SOURCE}</p>`,
 };
