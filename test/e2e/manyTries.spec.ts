@@ -57,7 +57,7 @@ for (const [problems, n] of [
     await tries(page)
       .getByRole('button', { name: `Show all ${n} tries` })
       .click();
-    await expect(tries(page).locator('.try').first()).toContainText('calculator answers: 24');
+    await expect(tries(page).locator('.try').first()).toContainText('calculator result: 24');
     await page.mouse.wheel(0, 4000);
     await expect(tries(page).locator('.group')).toHaveCount(problems);
     for (const name of ['Show best and worst only', `Show all ${n} tries`])
