@@ -12,6 +12,7 @@ import { join } from 'node:path';
 import {
   blocksOf,
   brokenLinks,
+  isPacked,
   brokenPaths,
   commitIds,
   COUNTED,
@@ -60,6 +61,8 @@ const created = new Set(
   ),
 );
 const exists = (/** @type {string} */ path) => created.has(path) || existsSync(join(ROOT, path));
+const packed = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')).files;
+const inPackage = (/** @type {string} */ path) => exists(path) && isPacked(path, packed);
 /** A shallow clone lacks commits that exist. */
 const knowsCommits = git('rev-parse', '--is-shallow-repository').trim() === 'false';
 
@@ -71,6 +74,10 @@ const found = {
   'commit id that does not exist': knowsCommits ? commitIds(docs).filter(({ id }) => !isCommit(id)) : [],
   'path that does not exist': brokenPaths(docs, exists),
   'link or anchor that does not exist': brokenLinks(lines('*.md'), exists),
+  'link from the package to a file outside of it': brokenLinks(
+    lines('*.md').filter(({ file }) => isPacked(file, packed)),
+    inPackage,
+  ),
 };
 
 const say = (/** @type {string} */ text) => process.stdout.write(`${text}\n`);

@@ -1,4 +1,4 @@
-/** Lets a test decide when timers end. `vi.restoreAllMocks()` restores the clock. */
+/** Lets a test decide when timers end. `vi.unstubAllGlobals()` restores the clock. */
 
 import { vi } from 'vitest';
 
@@ -6,8 +6,9 @@ import { vi } from 'vitest';
 export function holdTimers(ms: number): () => void {
   const { setTimeout } = globalThis;
   const held: (() => void)[] = [];
-  vi.spyOn(globalThis, 'setTimeout').mockImplementation((callback, after) => {
-    if (after !== ms) return setTimeout(callback, after);
+  // No mock: a mock keeps the arguments of every call, so a long test's timers and all they refer to would stay on the heap.
+  vi.stubGlobal('setTimeout', (callback: () => void, after?: number, ...values: []) => {
+    if (after !== ms) return setTimeout(callback, after, ...values);
     held.push(callback);
     return setTimeout(() => undefined, 0);
   });

@@ -278,6 +278,24 @@ export function brokenLinks(docs, exists) {
 }
 
 /**
+ * True if `npm pack` puts a file or folder of the repository in the package.
+ * @param {string} path
+ * @param {string[]} files package.json's list, in which only left-out files (`!`) are patterns
+ */
+export function isPacked(path, files) {
+  if (/^(README\.md|LICENSE|package\.json)?$/.test(path)) return true;
+  const isIn = (/** @type {string} */ name) => path === name || path.startsWith(`${name}/`) || path === `${name}/`;
+  const isOut = (/** @type {string} */ pattern) => {
+    const source = pattern
+      .slice(1)
+      .replace(/[.+?^${}()|[\]\\]/g, '\\$&')
+      .replace(/\*+/g, (stars) => (stars === '*' ? '[^/]*' : '.*'));
+    return new RegExp(`^${source}$`).test(path);
+  };
+  return files.some((name) => isIn(name)) && !files.some((name) => name.startsWith('!') && isOut(name));
+}
+
+/**
  * Joins neighbouring lines that belong together, such as a comment or a paragraph.
  * @param {Line[]} lines
  * @returns {Line[]} one per block: its first line, with the text of all

@@ -13,7 +13,7 @@ const tries = (page: Page) => page.locator('#rollouts');
 async function showTries(page: Page, step: number, problems: number, n: number): Promise<void> {
   await page.evaluate(
     async ([of, groups, size]) => {
-      const path = '/app/page.ts';
+      const path = '/state/page.ts';
       const { tries: signal } = (await import(path)) as { tries: { value: unknown } };
       const call = '<tool_call>{"name": "calculator", "arguments": {"expression": "48/2"}}</tool_call>';
       signal.value = Array.from({ length: groups * size }, (_, i) => ({

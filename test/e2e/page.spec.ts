@@ -61,7 +61,9 @@ test('a browser that refuses an adapter, or never answers, is reported after 10 
     window.setTimeout = withoutLimit as typeof window.setTimeout;
     const refused = Promise.reject(new Error('GPU process crashed.'));
     refused.catch(() => {});
-    Object.assign(globalThis, { adapterFound: location.hash === '#refused' ? refused : new Promise(() => {}) });
+    const adapterFound = location.hash === '#refused' ? refused : new Promise<never>(() => {});
+    GPU.prototype.requestAdapter = () => adapterFound;
+    Object.assign(globalThis, { adapterFound });
   });
   await openPage(page);
   await page.getByRole('button', { name: 'Start' }).click();

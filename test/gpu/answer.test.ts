@@ -1,14 +1,12 @@
 /**
  * Tests questions during training: answers arrive token by token, from the start weights and the current ones, and the run does not change.
  */
-import { readFileSync } from 'node:fs';
 import { afterAll, expect, test } from 'vitest';
 import { answer } from '../../src/extensions/ask/answer.ts';
 import { questionOf, questionTokens } from '../../src/extensions/ask/question.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
-import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
@@ -16,6 +14,7 @@ import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import type { Message } from '../../src/tasks/task.ts';
 import { answerSizes, engineSizes } from '../../src/workers/engineSpec.ts';
 import { createLocalEngine } from '../../src/workers/localEngine.ts';
+import { readShipped } from './readFixture.ts';
 import { tinyConfig } from './tinyModel.ts';
 
 const task = gsm8kToolTask();
@@ -26,17 +25,7 @@ const config = resolveTrainConfig({
   rollout: { multiTurn: { enable: true, maxAssistantTurns: 4, maxToolCalls: 3 } },
   trainer: { totalTrainingSteps: 1 },
 });
-const folder = 'checkpoints/gsm8k-tool';
-const shipped = withTokenizer(
-  folder,
-  await loadCheckpoint(async (name) => {
-    try {
-      return new Uint8Array(readFileSync(`${folder}/${name}`));
-    } catch {
-      return undefined;
-    }
-  }),
-);
+const shipped = await readShipped('checkpoints/gsm8k-tool');
 const engine = await createLocalEngine({ ...answerSizes(config, shipped.config, { start: true }), ...shipped });
 afterAll(() => engine.destroy());
 const options = { config, task, tokenizer: engine.tokenizer, contextLength: 512, greedy: true };

@@ -3,7 +3,7 @@
  * with the scripted engine: test/unit/initCommand.test.ts.
  */
 
-import { existsSync, mkdtempSync, readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -13,23 +13,16 @@ import { openTask } from '../../src/cli/run/openTask.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
-import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
 import type { Task } from '../../src/tasks/task.ts';
 import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts';
 import { isFull } from './full.ts';
+import { readShipped } from './readFixture.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'webgrpo-init-'));
 const SHORT = ['trainer.testFreq=0', 'trainer.valBeforeTrain=false', 'trainer.kernelTuning=off'];
 
 const SHIPPED = 'checkpoints/gsm8k-tool';
-const shipped = async () =>
-  withTokenizer(
-    SHIPPED,
-    await loadCheckpoint(async (name) => {
-      const path = join(SHIPPED, name);
-      return existsSync(path) ? readFileSync(path) : undefined;
-    }),
-  );
+const shipped = () => readShipped(SHIPPED);
 
 /** Returns the mean reward of each step. */
 async function rewardsOf(

@@ -18,7 +18,6 @@ import type { ExperienceRecord } from '../../src/grpo/pipeline/record.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
-import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
 import { readKept } from '../../src/extensions/replay/keptRollouts.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
@@ -27,6 +26,7 @@ import { createLocalEngine, type LocalEngine } from '../../src/workers/localEngi
 import { joinRoom } from '../../src/extensions/rooms/joinRoom.ts';
 import { roomEngine } from '../../src/extensions/rooms/roomEngine.ts';
 import { connectByTcp, hasNatsServer } from '../natsServer.ts';
+import { readShipped } from './readFixture.ts';
 
 const STEPS = 5;
 /** Number of steps at the start and at the end whose mean rewards are compared. */
@@ -58,14 +58,7 @@ function start(main: string, args: string[]) {
 
 async function openEngine(): Promise<LocalEngine> {
   const config = configOf();
-  const files = await loadCheckpoint(async (name) => {
-    try {
-      return new Uint8Array(readFileSync(`${config.model.path}/${name}`));
-    } catch {
-      return undefined;
-    }
-  });
-  return createLocalEngine({ ...engineSizes(config), ...withTokenizer(config.model.path, files) });
+  return createLocalEngine({ ...engineSizes(config), ...(await readShipped(config.model.path)) });
 }
 
 /** Runs the same training on one device, with the fully asynchronous pipeline in its on-policy mode (verl's mode a). */

@@ -1,7 +1,6 @@
 /**
  * Tests samples of a worker that a controller checks on the same device: honest ones are accepted, and every kind of forgery is rejected.
  */
-import { readFileSync } from 'node:fs';
 import * as Comlink from 'comlink';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { type ClaimedSample, FORGERIES, ForgingEngine } from '../../bench/forgeries.ts';
@@ -9,7 +8,6 @@ import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { generateOptions } from '../../src/grpo/generate/options.ts';
 import { generateSamples } from '../../src/grpo/generate/samples.ts';
 import { SampleVerifier } from '../../src/extensions/rooms/verification/verifier.ts';
-import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import type { GenerateRequest, TurnEngine } from '../../src/rollout/types.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
@@ -18,6 +16,7 @@ import { engineSizes } from '../../src/workers/engineSpec.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';
 import { createDeviceEngine, createLocalEngine } from '../../src/workers/localEngine.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
+import { readShipped } from './readFixture.ts';
 
 const task = gsm8kToolTask();
 const folder = 'checkpoints/gsm8k-tool';
@@ -30,16 +29,7 @@ const config = resolveTrainConfig({
 });
 const { n } = config.rollout;
 const STEP = 7;
-const shipped = withTokenizer(
-  folder,
-  await loadCheckpoint(async (name) => {
-    try {
-      return new Uint8Array(readFileSync(`${folder}/${name}`));
-    } catch {
-      return undefined;
-    }
-  }),
-);
+const shipped = await readShipped(folder);
 const engine = await createLocalEngine({ ...engineSizes(config), ...shipped });
 afterAll(() => engine.destroy());
 

@@ -76,6 +76,11 @@ test('every command is run by a test, or its page says that none runs it', () =>
   const unknown = documentCommands.filter((command) => runnerOf(command) === undefined);
   expect(unknown.map(({ page, line }) => `${page}: ${line}`)).toEqual([]);
   expect(idleMarks).toEqual([]);
+  const onDevice = documentCommands.filter((one) => runnerOf(one) === 'gpu');
+  const unfilled = onDevice.filter(({ words }) =>
+    filled(words.slice(1), () => 'out').some((word) => /^[A-Z]{2,}$/.test(word)),
+  );
+  expect(unfilled.map(({ page, line }) => `${page}: ${line}`)).toEqual([]);
   for (const [start, file, text] of OTHER_TESTS)
     expect(readFileSync(resolve(root, file), 'utf8'), `${start} in ${file}`).toContain(text);
 });

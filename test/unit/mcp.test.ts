@@ -26,7 +26,7 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'webgrpo-mcp-'));
 });
 afterEach(async () => {
-  vi.restoreAllMocks();
+  vi.unstubAllGlobals();
   await Promise.all(opened.splice(0).map((one) => one.close()));
   // After the server has ended, none of webgrpo's listeners may remain.
   for (const event of ['exit', 'SIGINT', 'SIGTERM', 'SIGHUP'])

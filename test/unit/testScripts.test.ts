@@ -4,6 +4,7 @@ import { expect, test } from 'vitest';
 import {
   blocksOf,
   brokenLinks,
+  isPacked,
   brokenPaths,
   commitIds,
   longSentences,
@@ -187,6 +188,20 @@ test('commit ids and paths of documents are found, other words are not', () => {
   ]);
   const exists = (path: string) => path === 'src/a.ts';
   expect(brokenPaths(linesOf('`src/a.ts` `src/`\n`src/b.ts`\n`npm run src/b.ts`'), exists)).toHaveLength(1);
+});
+
+test.each([
+  ['README.md', true],
+  ['docs/a.md', true],
+  ['docs', true],
+  ['docs/images/demo.png', true],
+  ['docs/images/page-idle.png', false],
+  ['documents/a.md', false],
+  ['dist/lib/a.js', true],
+  ['dist/lib/b/quickjs1.map', false],
+  ['demo/lessons/index.html', false],
+])('%s is in the package: %s', (path, isIn) => {
+  expect(isPacked(path, ['docs', 'dist/lib', '!docs/images/page-*.png', '!dist/**/quickjs*.map'])).toBe(isIn);
 });
 
 test('links to pages and headings that do not exist are found, whatever the folder', () => {
