@@ -127,7 +127,9 @@ export async function importFile(path: string): Promise<unknown> {
   const load = (file: string) => import(/* @vite-ignore */ pathToFileURL(file).href) as Promise<unknown>;
   if (!isTypeScript(path) || stripsTypes()) return load(path);
   const built = join(dirname(path), `.${basename(path, extname(path))}.${process.pid}.mjs`);
-  const code = await bundled(path).catch((error: unknown) => Promise.reject(firstOf(error)));
+  const code = await bundled(path).catch((error: unknown) => {
+    throw firstOf(error);
+  });
   writeFileSync(built, code);
   try {
     return await load(built);

@@ -250,13 +250,14 @@ test.each<[string, (url: string) => Promise<unknown>]>([
   ['@langchain/openai responses', bySchema(true)],
 ])('structured output: %s', async (_, ask) => {
   const { url, rollout } = await servedRun();
-  // By default, @ai-sdk/openai-compatible asks for json_object, so only the type is checked. The scripted engine answers as the grammar of the request allows: a forced call, or JSON.
+  // The scripted engine answers as the grammar of the request allows: a forced call, or JSON.
   rollout.says = ({ sampling: { requiredCalls, toolCalls = [] } }) =>
     requiredCalls
       ? `<tool_call>{"name": "${toolCalls[0].name}", "arguments": {"answer": 42}}</tool_call>`
       : '{"answer":42}';
   expect(await ask(url)).toEqual({ answer: 42 });
   const [{ sampling }] = rollout.requests;
+  // By default, @ai-sdk/openai-compatible asks for any JSON object, without its schema.
   expect(sampling.jsonSchema ?? sampling.toolCalls?.[0].parameters).toMatchObject({ type: 'object' });
 });
 
