@@ -1,9 +1,11 @@
 /** `--import FILE`: loads a user's module before the config is read, so that the config can name what the module registers. */
 
-import { existsSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { basename, dirname, extname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { stripVTControlCharacters } from 'node:util';
 import { describe, InputError, isA } from '../errors.ts';
 import { registerAdvantage, registerPolicyLoss, registerRecipe } from '../grpo/config/register.ts';
 import { defineLoss } from '../grpo/losses/index.ts';
@@ -78,6 +80,7 @@ export async function defaultFunction(
 async function importGiven(setting: string, file: string): Promise<{ default?: unknown }> {
   const path = resolve(file);
   if (!existsSync(path)) throw new InputError(`${setting}: there is no ${file}.`);
+  if (!statSync(path).isFile()) throw new InputError(`${setting} ${file} is a folder. Give a .js or .ts file.`);
   return load(path, `${setting} ${file}`);
 }
 
@@ -99,13 +102,21 @@ async function load(path: string, what: string): Promise<{ default?: unknown }> 
   try {
     return (await importFile(path)) as { default?: unknown };
   } catch (error) {
-    const [line] = describe(error).split('\n');
+    const line = describe(error).split('\n')[0] + syntaxPlace(path, error);
     const isLibrary = /Cannot find (package|module) '[^']*(webgrpo'|dist.lib.index\.js')/.test(line);
     const remedy = isLibrary
       ? ' Install it there (its tarball: see README; in a clone, npm run build), or take its functions from the argument of the default export.'
       : '';
     throw new InputError(`${what} does not load: ${line.replace(/\.$/, '')}.${remedy}`, { cause: error });
   }
+}
+
+/** Returns the place of a syntax error in a JavaScript file, as " (file:line)"; '' for another error. Node's error itself has no place. */
+export function syntaxPlace(path: string, error: unknown): string {
+  if (!isA(error, SyntaxError) || isTypeScript(path)) return '';
+  const { stderr } = spawnSync(process.execPath, ['--check', path], { encoding: 'utf8' });
+  const [, place] = /^(.+:\d+)$/m.exec(stderr) ?? [];
+  return place === undefined ? '' : ` (${place.replace('file://', '')})`;
 }
 
 /** True for the name of a TypeScript file. */
@@ -116,7 +127,10 @@ export async function importFile(path: string): Promise<unknown> {
   const load = (file: string) => import(/* @vite-ignore */ pathToFileURL(file).href) as Promise<unknown>;
   if (!isTypeScript(path) || stripsTypes()) return load(path);
   const built = join(dirname(path), `.${basename(path, extname(path))}.${process.pid}.mjs`);
-  writeFileSync(built, await bundled(path));
+  const code = await bundled(path).catch((error: unknown) => {
+    throw firstOf(error);
+  });
+  writeFileSync(built, code);
   try {
     return await load(built);
   } finally {
@@ -157,6 +171,23 @@ async function bundled(path: string): Promise<string> {
     `${path} is TypeScript, which Node ${process.versions.node} does not read. Use Node 22.18 or newer, install vite or ` +
       'esbuild beside it, or give a .js file.',
   );
+}
+
+interface BundlerError {
+  errors?: { text?: string; message?: string; location?: Place | null; loc?: Place }[];
+}
+interface Place {
+  file: string;
+  line: number;
+}
+
+/** Returns the first error of a bundler, in one line with file and line; any other error unchanged. */
+function firstOf(error: unknown): unknown {
+  const [first] = (error as BundlerError).errors ?? [];
+  if (!first) return error;
+  const [text] = stripVTControlCharacters(first.text ?? first.message ?? '').split('\n');
+  const place = first.location ?? first.loc;
+  return new Error(text.replace(/^\[\w+\] /, '').replace(/\.$/, '') + (place ? ` (${place.file}:${place.line})` : ''));
 }
 
 async function installed(name: string, from: string): Promise<Bundler> {

@@ -96,15 +96,29 @@ export function defineTool<const S extends ToolSchema, State = undefined>(defini
   return definition;
 }
 
+const isWhole = (given: unknown, least: number): boolean => Number.isInteger(given) && Number(given) >= least;
+const isFunction = (given: unknown): boolean => typeof given === 'function';
+const SIDES: readonly unknown[] = ['left', 'right', 'middle'] satisfies TruncateSide[];
+/** Check of each optional field of a tool, and what is allowed. A wrong value would make every call fail, or cut its output wrongly. */
+const OPTIONS: readonly [keyof Tool, (given: unknown) => boolean, string][] = [
+  ['retries', (given) => isWhole(given, 0), '0, 1, 2, ...'],
+  ['timeoutMs', (given) => typeof given === 'number' && given > 0, 'a number of milliseconds above 0.'],
+  ['maxResponseLength', (given) => isWhole(given, 1), '1, 2, 3, ...'],
+  ['truncateSide', (given) => SIDES.includes(given), 'left, right and middle.'],
+  ...(['create', 'save', 'restore', 'calcReward', 'release'] as const).map(
+    (key): [keyof Tool, (given: unknown) => boolean, string] => [key, isFunction, 'a function.'],
+  ),
+];
+
 /** Throws InputError if a tool cannot be called, because a task's module can define tools as plain objects. */
 export function checkTool(tool: unknown): void {
   if (!isObject(tool))
     throw new InputError(`A tool is ${shownValue(tool)}. Give { name, description, parameters, execute }.`);
-  const { name, retries = 0, execute, parameters } = tool;
+  const { name, execute, parameters } = tool;
   if (typeof name !== 'string' || !/^[\w.-]{1,64}$/.test(name))
     throw new InputError(`A tool is named ${shownValue(name)}; allowed: 1 to 64 letters, digits, ., _ and -.`);
-  if (!Number.isInteger(retries) || Number(retries) < 0)
-    throw new InputError(`Tool "${name}" has retries ${shownValue(retries)}; allowed: 0, 1, 2, ...`);
+  const wrong = OPTIONS.find(([key, isValid]) => tool[key] !== undefined && !isValid(tool[key]));
+  if (wrong) throw new InputError(`Tool "${name}" has ${wrong[0]} ${shownValue(tool[wrong[0]])}; allowed: ${wrong[2]}`);
   if (typeof execute !== 'function')
     throw new InputError(`Tool "${name}" has no function "execute". Give execute(args), which returns the output.`);
   checkToolSchema(name, parameters as ToolSchema);

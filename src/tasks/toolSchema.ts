@@ -142,12 +142,52 @@ function hasType(value: unknown, type: string | undefined): boolean {
   return type === 'string' || type === 'number' || type === 'boolean' ? typeof value === type : true;
 }
 
+const isList = (given: unknown): boolean => Array.isArray(given) && given.length > 0;
+const isText = (given: unknown): boolean => typeof given === 'string';
+const isNumber = (given: unknown): boolean => given === null || Number.isFinite(given);
+const [LIST, NUMBER] = ['a list of at least one', 'a number'];
+/** Check of each keyword whose value the check of a call's arguments and the grammar of calls read, and what is allowed. */
+const KEYWORDS: readonly [string, (given: unknown) => boolean, string][] = [
+  ['enum', isList, LIST],
+  ['anyOf', isList, LIST],
+  ['properties', isObject, 'an object with a schema by each name'],
+  ['required', (given) => Array.isArray(given) && given.every(isText), 'a list of names'],
+  ...['minimum', 'maximum', 'minLength', 'maxLength', 'minItems', 'maxItems'].map(
+    (keyword): [string, (given: unknown) => boolean, string] => [keyword, isNumber, NUMBER],
+  ),
+];
+
+/**
+ * Returns what is malformed in a schema or in one inside it, as "PLACE is FOUND; allowed: ALLOWED"; undefined if nothing is. A list
+ * (`items` of older drafts), true and false are accepted: they allow any value.
+ */
+export function schemaProblem(schema: unknown, place: string): string | undefined {
+  if (typeof schema === 'boolean' || Array.isArray(schema)) return undefined;
+  if (!isObject(schema)) return `${place} is ${shownValue(schema)}; allowed: a JSON schema`;
+  const wrong = KEYWORDS.find(([keyword, isValid]) => schema[keyword] !== undefined && !isValid(schema[keyword]));
+  if (wrong) return `${place}.${wrong[0]} is ${shownValue(schema[wrong[0]])}; allowed: ${wrong[2]}`;
+  const { anyOf = [], properties = {}, items = true, additionalProperties } = schema as Record<string, object | true>;
+  const inner: [string, unknown][] = [
+    ...Object.entries(anyOf).map(([i, one]): [string, unknown] => [`anyOf[${i}]`, one]),
+    ...Object.entries(properties),
+    ['items', items],
+    ['additionalProperties', additionalProperties ?? true],
+  ];
+  for (const [key, one] of inner) {
+    const problem = schemaProblem(one, `${place}.${key}`);
+    if (problem !== undefined) return problem;
+  }
+  return undefined;
+}
+
 /** Throws InputError if a schema does not describe arguments, contradicts itself or has an unknown type. */
 export function checkToolSchema(tool: string, schema: ToolSchema): void {
   if (!isObject(schema) || !isObject(schema.properties))
     throw new InputError(
       `Tool "${tool}" has the parameters ${shownValue(schema)}. Give { type: 'object', properties: { ... } }, with no properties if it takes none.`,
     );
+  const problem = schemaProblem(schema, 'parameters');
+  if (problem !== undefined) throw new InputError(`Tool "${tool}": ${problem}.`);
   const unknown = schema.required?.find((key) => !Object.hasOwn(schema.properties, key));
   if (unknown !== undefined)
     throw new InputError(

@@ -10,7 +10,7 @@ import Anthropic from '@anthropic-ai/sdk';
 import { AIMessage, HumanMessage, ToolMessage } from '@langchain/core/messages';
 import { ChatOpenAI } from '@langchain/openai';
 import { Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, tool as agentTool } from '@openai/agents';
-import { generateText, jsonSchema, type LanguageModel, stepCountIs, streamText, tool } from 'ai';
+import { generateObject, generateText, jsonSchema, type LanguageModel, stepCountIs, streamText, tool } from 'ai';
 import OpenAI from 'openai';
 import { expect, test } from 'vitest';
 import { callsCalculator, servedRun } from '../servedRun.ts';
@@ -187,6 +187,78 @@ test.each(Object.entries(CLIENTS))('%s', async (_, client) => {
   const [episode] = groups.episodes;
   // There must be one trajectory with two turns: the client's second request continues the tokens of the first.
   expect([groups.size, episode.rows().map(({ trajectory }) => trajectory.numTurns)]).toEqual([1, [2]]);
+});
+
+const ANSWER = {
+  type: 'object' as const,
+  properties: { answer: { type: 'integer' as const } },
+  required: ['answer'],
+  additionalProperties: false as const,
+};
+const NAMED = { type: 'json_schema' as const, name: 'reply', schema: ANSWER, strict: true };
+const structured = (provider: (url: string) => LanguageModel) => async (url: string) =>
+  (await generateObject({ model: provider(url), prompt: QUESTION, schema: jsonSchema(ANSWER), maxRetries: 0 })).object;
+const bySchema = (useResponsesApi: boolean) => (url: string) =>
+  new ChatOpenAI({ model, apiKey, useResponsesApi, configuration: { baseURL: `${url}/v1` }, maxRetries: 0 })
+    .withStructuredOutput(ANSWER)
+    .invoke(QUESTION);
+
+test.each<[string, (url: string) => Promise<unknown>]>([
+  [
+    'openai chat',
+    async (url) => {
+      const { schema, name, strict, type } = NAMED;
+      const asked = { model, messages: [{ role: 'user' as const, content: QUESTION }] };
+      const parsed = await openai(url).chat.completions.parse({
+        ...asked,
+        response_format: { type, json_schema: { name, strict, schema } },
+      });
+      return JSON.parse(parsed.choices[0].message.content!) as unknown;
+    },
+  ],
+  [
+    'openai responses',
+    async (url) => {
+      const { output_text: text } = await openai(url).responses.parse({
+        model,
+        input: QUESTION,
+        text: { format: NAMED },
+      });
+      return JSON.parse(text) as unknown;
+    },
+  ],
+  [
+    '@openai/agents',
+    async (url) => {
+      const outputType = { ...NAMED, strict: true as const, schema: ANSWER };
+      const agent = new Agent({
+        name: 'solver',
+        model: new OpenAIResponsesModel(openai(url) as never, model),
+        outputType,
+      });
+      return (await new Runner({ tracingDisabled: true }).run(agent, QUESTION)).finalOutput;
+    },
+  ],
+  ['@ai-sdk/openai', structured((url) => byOpenAI(url)(model))],
+  ['@ai-sdk/openai chat', structured((url) => byOpenAI(url).chat(model))],
+  ['@ai-sdk/anthropic', structured(byAnthropic)],
+  [
+    '@ai-sdk/openai-compatible',
+    structured((url) => createOpenAICompatible({ name: 'webgrpo', apiKey, baseURL: `${url}/v1` })(model)),
+  ],
+  ['@langchain/openai chat', bySchema(false)],
+  ['@langchain/openai responses', bySchema(true)],
+])('structured output: %s', async (_, ask) => {
+  const { url, rollout } = await servedRun();
+  // The scripted engine answers as the grammar of the request allows: a forced call, or JSON.
+  rollout.says = ({ sampling: { requiredCalls, toolCalls = [] } }) =>
+    requiredCalls
+      ? `<tool_call>{"name": "${toolCalls[0].name}", "arguments": {"answer": 42}}</tool_call>`
+      : '{"answer":42}';
+  expect(await ask(url)).toEqual({ answer: 42 });
+  const [{ sampling }] = rollout.requests;
+  // By default, @ai-sdk/openai-compatible asks for any JSON object, without its schema.
+  expect(sampling.jsonSchema ?? sampling.toolCalls?.[0].parameters).toMatchObject({ type: 'object' });
 });
 
 test('both official packages list the model and get errors that they know', async () => {

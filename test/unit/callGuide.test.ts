@@ -64,6 +64,19 @@ function accepts(body: string | Uint8Array, format: CallFormat = 'hermes'): bool
 }
 const call = (name: string, args: string) => `{"name": "${name}", "arguments": ${args}}</tool_call>`;
 
+test.each<[string, ArgumentSchema]>([
+  ['a long text', { type: 'string', maxLength: 1e9 }],
+  ['many choices', { enum: Array.from({ length: 30_000 }, (_, i) => `choice ${i}`) }],
+  [
+    'many texts',
+    { type: 'array', items: { anyOf: Array.from({ length: 99 }, () => ({ type: 'string', maxLength: 512 })) } },
+  ],
+])('%s whose grammar would be too large is refused', (_, schema) => {
+  expect(() => new ByteAutomaton(toolCallGrammar([toolOf('f', { a: schema })]))).toThrow(
+    'has more than 200000 nodes. Give fewer or smaller values',
+  );
+});
+
 describe('the grammar of a call', () => {
   test.each([
     call('search', '{"query": "x"}'),

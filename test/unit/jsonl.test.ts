@@ -26,9 +26,25 @@ const GROUPED = [
   String.raw`10\,000`,
   '10\u202f000',
   String.raw`\$10{,}000`,
+  String.raw`10\,\!000`,
+  String.raw`10{\,}000`,
+  String.raw`10\thinspace 000`,
 ];
 test.each(GROUPED)('%s is ten thousand', (written) => {
   expect([lastNumber(`The answer is ${written}.`), lastNumber(`${written} 7`)]).toEqual(['10000', '7']);
+});
+
+test.each([
+  [String.raw`\frac{1}{2}`, '1/2'],
+  [String.raw`-\dfrac{10}{3}`, '-10/3'],
+  [String.raw`\frac12`, '1/2'],
+  [String.raw`\tfrac 1{20}`, '1/20'],
+  [String.raw`3\frac{1}{2}`, '7/2'],
+  [String.raw`-3 \frac12`, '-7/2'],
+  [String.raw`2\frac{x}{3}`, '3'],
+  [`${'1'.repeat(1e5)} 5`, '5'],
+])('the fraction %s', (written, number) => {
+  expect(lastNumber(`It is ${written}.`)).toBe(number);
 });
 
 test('digits that do not form groups of three are separate numbers', () => {

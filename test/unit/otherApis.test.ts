@@ -174,6 +174,7 @@ describe('/v1/messages', () => {
       ],
       [{ stop_sequences: [''] }, 'invalid_request_error', 'stop_sequences is a list of 1'],
       [{ mcp_servers: [{}] }, 'invalid_request_error', 'the client runs the tools'],
+      [{ mcp_servers: 'x' }, 'invalid_request_error', 'mcp_servers is "x"; allowed: an empty list'],
     ] as const) {
       const { json } = await by(key, body);
       expect(json).toEqual({ type: 'error', error: { type, message: expect.stringContaining(words) as string } });
@@ -391,6 +392,12 @@ describe('/v1/responses', () => {
       { tools: [{ type: 'web_search' }] },
       'tools[0].type',
       'tools[0].type is "web_search"; allowed: { type: "function"',
+    ],
+    [
+      'a choice in the form of chat completions',
+      { tool_choice: { type: 'function', function: { name: 'calculator' } } },
+      'tool_choice',
+      'tool_choice is an object; allowed: "auto", "none", "required" or { type: "function", name }',
     ],
     ['background', { background: true }, 'background', 'background is true'],
     ['a conversation', { conversation: 'conv_1' }, 'conversation', 'use previous_response_id'],

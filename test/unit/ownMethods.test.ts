@@ -22,6 +22,7 @@ import {
 } from '../../src/index.ts';
 import { agentLoopOf } from '../../src/rollout/agent/loop.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
+import { syntaxPlace } from '../../src/cli/importModule.ts';
 import { webgrpo } from '../commandLine.ts';
 import { solveWordProblem } from '../scripted/solver.ts';
 import { ScriptedEngine } from '../scriptedEngine.ts';
@@ -166,7 +167,7 @@ describe('--import', () => {
     expect((await import('../../src/index.ts')).RECIPES).toHaveProperty('recipe_of_copy');
   });
 
-  test.each([
+  test.each<[string, RegExp, string?]>([
     [
       'export const x = 1;',
       /other\.mjs: it registers nothing, and it has no default export that is a function\. Write/,
@@ -179,10 +180,21 @@ describe('--import', () => {
     ],
     ["export default (l) => l.registerAdvantage('x')", /^Advantage "x" is undefined, not a function\. Register/],
     ["export default (l) => l.registerAgentLoop('x', 1)", /^The agent loop "x" is 1, not a function\. Register/],
-  ])('of %j ends in a sentence', async (text, sentence) => {
-    const { status, said: lines } = await train('grpo', '--import', written(`${Math.random()}other.mjs`, text));
+    ['\nexport default (a: number =>', /other\.ts does not load: \S.*\(\S+other\.ts:\d+\)\.$/, 'ts'],
+    ["import a from './gone.ts'; a();", /other\.ts does not load: Could not resolve '.\/gone\.ts' in .*:1\)\.$/, 'ts'],
+    ["import { no } from './my.ts'; no();", /other\.ts does not load: "no" is not exported by .*:1\)\.$/, 'ts'],
+  ])('of %j ends in a sentence', async (text, sentence, kind = 'mjs') => {
+    if (kind === 'ts') written('my.ts', 'export const a = 1;');
+    const { status, said: lines } = await train('grpo', '--import', written(`${Math.random()}other.${kind}`, text));
     expect([status, lines.length, lines.at(-1)]).toEqual([2, 1, expect.stringMatching(sentence)]);
   });
+});
+
+test('a syntax error of JavaScript has its file and line', () => {
+  const file = join(mkdtempSync(join(tmpdir(), 'webgrpo-syntax-')), 'own loss.mjs');
+  writeFileSync(file, '\n\nexport default (');
+  expect(syntaxPlace(file, new SyntaxError('Unexpected end of input'))).toBe(` (${file}:3)`);
+  expect(syntaxPlace(file, new Error('other'))).toBe('');
 });
 
 const ACTOR = { ppoMiniBatchSize: 2, optim: { lr: 1e-3 } };
@@ -209,6 +221,15 @@ test('a function that is registered trains by its name as the same function give
   expect(given[0].slice(0, 2)).toEqual([0.25, 7]);
   expect(await history({ actor: { ...ACTOR, policyLoss: { lossMode: 'by_function' } } })).toEqual(given);
   await expect(checkPolicyLoss(POLICY_LOSSES.by_function)).rejects.toThrow('gradient');
+  for (const [values, words] of [
+    [(e: number) => (e === 2 ? NaN : 0), 'The loss returned NaN as dLogProbs[2]. Return'],
+    [() => -Infinity, 'The loss returned -Infinity as dLogProbs[0]'],
+    [() => '1', 'The loss returned "1" as dLogProbs[0]'],
+    [() => undefined, 'The loss returned undefined as dLogProbs[0]'],
+  ] as const) {
+    const wrong: CustomLoss = ({ logProbs }) => ({ dLogProbs: Array.from(logProbs, (_, e) => values(e)) as never });
+    await expect(history({}, wrong)).rejects.toThrow(words);
+  }
   registerPolicyLoss('by_function', { row });
   expect((await history({ algorithm: { name: 'by_function' } }))[0].slice(0, 2)).toEqual([0, undefined]);
 });

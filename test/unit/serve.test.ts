@@ -114,6 +114,7 @@ describe('hostile requests get one clear error', () => {
       400,
       'only { type: "text", text }',
     ],
+    ['a refusal of another model', message({ content: [{ type: 'refusal' }] }), 400, 'content[0].refusal is undefined'],
     ['an output of no call', message({ role: 'tool' }), 400, 'messages[0].tool_call_id is undefined'],
     ['a temperature of a wrong type', { messages: [QUESTION], temperature: '1' }, 400, 'temperature is "1"'],
     ['no replies', { messages: [QUESTION], n: 0 }, 400, 'n is 0'],
@@ -158,6 +159,21 @@ describe('hostile requests get one clear error', () => {
       400,
       'tools[0].function.name',
     ],
+    ...(
+      [
+        [{ a: { enum: 'abc' } }, 'parameters.a.enum is "abc"; allowed: a list'],
+        [{ a: { anyOf: [null] } }, 'parameters.a.anyOf[0] is null'],
+        [{ a: { type: 'object', properties: {}, required: 5 } }, 'parameters.a.required is 5'],
+      ] as const
+    ).map(([properties, words]): [string, unknown, number, string] => {
+      const called = { name: 'f', parameters: { type: 'object', properties } };
+      return [
+        `a tool whose ${words}`,
+        { messages: [QUESTION], tools: [{ type: 'function', function: called }] },
+        400,
+        words,
+      ];
+    }),
     ['max_tokens 0', { messages: [QUESTION], max_tokens: 0 }, 400, 'max_tokens is 0'],
     ['an empty stop', { messages: [QUESTION], stop: '' }, 400, 'stop is ""'],
     [
@@ -520,6 +536,24 @@ describe('several replies, forced calls and JSON', () => {
       additionalProperties: false,
     });
     expect((await ask('/v1/status')).json!.hints).toEqual({});
+  });
+
+  const A = { type: 'string', maxLength: 3 };
+  const of = (...required: string[]) => ({ type: 'object', properties: { a: A, b: { type: 'null' } }, required });
+  test.each<[string, object, object, string[]]>([
+    ['anyOf', { ...of(), anyOf: [{ required: ['a'] }, { required: ['b'] }] }, { anyOf: [of('a'), of('b')] }, []],
+    ['oneOf', { ...of('a'), oneOf: [{ required: ['b'] }], title: 'x' }, { anyOf: [of('a', 'b')] }, []],
+    ['$ref', { $defs: { B: of('b') }, $ref: '#/$defs/B', required: ['a'] }, of('a', 'b'), []],
+    ['anyOf and oneOf', { anyOf: [A], oneOf: [{ type: 'null' }] }, { anyOf: [A] }, ['oneOf']],
+    ['two kinds of a text', { allOf: [A, { maxLength: 2 }] }, { ...A, maxLength: 2 }, ['maxLength']],
+    ['a long least text', { type: 'string', minLength: 65 }, { type: 'string', minLength: 65 }, ['minLength']],
+    ['no integer', { type: 'integer', minimum: 1.2, maximum: 1.8 }, { type: 'integer' }, ['minimum', 'maximum']],
+  ])('keywords beside %s are in the grammar, or counted as hints', async (_, schema, expected, hints) => {
+    const { ask, rollout } = await served();
+    expect(await raw200(ask, withSchema(schema))).toBe(200);
+    expect(rollout.requests[0].sampling.jsonSchema).toMatchObject(expected);
+    const names = Object.keys((await ask('/v1/status')).json!.hints);
+    expect(names).toEqual(hints.map((name) => `response_format.${name}`));
   });
 
   test('parallel_tool_calls: false keeps the first call', async () => {

@@ -109,7 +109,32 @@ describe('defineTool', () => {
     expect(define({ parameters: { type: 'object', properties: { x: { type: 'text' } } } })).toThrow(
       'Tool "f": argument "x" has type "text"; allowed: string, number,',
     );
-    expect(define({ retries: -1 })).toThrow('Tool "f" has retries -1; allowed: 0, 1, 2, ...');
+  });
+
+  test.each<[object, string]>([
+    [{ retries: -1 }, 'retries -1; allowed: 0, 1, 2, ...'],
+    [{ timeoutMs: NaN }, 'timeoutMs NaN; allowed: a number of milliseconds above 0.'],
+    [{ timeoutMs: '5' }, 'timeoutMs "5"'],
+    [{ maxResponseLength: 0 }, 'maxResponseLength 0; allowed: 1, 2, 3, ...'],
+    [{ truncateSide: 'start' }, 'truncateSide "start"; allowed: left, right and middle.'],
+    [{ release: {} }, 'release {}; allowed: a function.'],
+  ])('a tool with %o is refused', (more, words) => {
+    const given = { name: 'f', description: '', parameters: EMPTY, execute: () => '', ...more };
+    expect(() => defineTool(given)).toThrow(`Tool "f" has ${words}`);
+  });
+
+  test.each<[unknown, string]>([
+    [{ enum: 'abc' }, 'x.enum is "abc"; allowed: a list of at least one.'],
+    [{ type: 'array', items: { enum: [] } }, 'x.items.enum is []'],
+    [{ anyOf: [{ type: 'null' }, null] }, 'x.anyOf[1] is null; allowed: a JSON schema.'],
+    [{ type: 'object', properties: { a: { properties: null } } }, 'x.a.properties is null; allowed: an object with'],
+    [{ type: 'object', properties: { a: {} }, required: 'a' }, 'x.required is "a"; allowed: a list of names.'],
+    [{ type: 'object', additionalProperties: { minimum: '3' } }, 'x.additionalProperties.minimum is "3"'],
+    ['string', 'x is "string"; allowed: a JSON schema.'],
+  ])('an argument of the schema %o is refused', (schema, words) => {
+    const parameters = { ...EMPTY, properties: { x: schema } } as ToolSchema;
+    const define = () => defineTool({ name: 'f', description: '', parameters, execute: () => '' });
+    expect(define).toThrow(`Tool "f": parameters.${words}`);
   });
 });
 

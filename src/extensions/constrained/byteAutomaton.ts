@@ -3,11 +3,16 @@
  * automaton is made deterministic lazily, as states are reached.
  */
 
+import { InputError } from '../../errors.ts';
+
 /**
  * Adds the nodes of a pattern to an automaton, starting at node `from`. No edge of the pattern leads back to `from`. Returns the pattern's
  * last node.
  */
 export type Pattern = (nfa: Nfa, from: number) => number;
+
+/** Maximum number of nodes of an automaton. One that is larger takes seconds to build, during which nothing else runs. */
+const MAX_NODES = 200_000;
 
 /** A nondeterministic automaton over bytes. */
 export class Nfa {
@@ -16,7 +21,12 @@ export class Nfa {
   /** Nodes that can be reached from each node without reading a byte. */
   readonly free: number[][] = [];
 
+  /** Adds a node. Throws InputError if the automaton becomes too large. */
   node(): number {
+    if (this.edges.length === MAX_NODES)
+      throw new InputError(
+        `The grammar of the tools or of the JSON schema has more than ${MAX_NODES} nodes. Give fewer or smaller values of enum, maxLength and minLength.`,
+      );
     this.free.push([]);
     return this.edges.push([]) - 1;
   }

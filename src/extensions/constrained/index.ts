@@ -4,4 +4,4 @@
  */
 
 export { guidesFor } from './guides.ts';
-export { MAX_RANGE } from './jsonGrammar.ts';
+export { MAX_LEAST, MAX_RANGE } from './jsonGrammar.ts';

@@ -13,7 +13,7 @@ import { bytes, literal, many, type Nfa, oneOf, optional, type Pattern, sequence
 /** Largest range of integers whose values are all listed in the grammar. */
 export const MAX_RANGE = 256;
 /** Largest `minLength` that the grammar enforces, in characters. */
-const MAX_LEAST = 64;
+export const MAX_LEAST = 64;
 const FREE_LEVELS = 2;
 /** Maximum number of digits before and after the decimal point, so that all JSON parsers read the same value. */
 const MAX_DIGITS = 15;

@@ -153,6 +153,7 @@ const format = v.nullish(
 );
 const MESSAGES = 'a list of { role, content }';
 const ELSEWHERE = 'the client runs the tools';
+const NO_SERVERS = `an empty list, because ${ELSEWHERE}`;
 const REQUEST = {
   messages: v.pipe(
     v.array(message, MESSAGES),
@@ -168,7 +169,7 @@ const REQUEST = {
   output_config: v.nullish(v.looseObject({ format, effort: v.optional(v.unknown()) }, '{ format, effort }')),
   output_format: format,
   thread: v.nullish(v.unknown()),
-  mcp_servers: v.nullish(v.pipe(v.array(v.unknown()), v.maxLength(0, `an empty list, because ${ELSEWHERE}`))),
+  mcp_servers: v.nullish(v.pipe(v.array(v.unknown(), NO_SERVERS), v.maxLength(0, NO_SERVERS))),
   container: unserved(ELSEWHERE),
   n: unserved('a call has one reply'),
 };

@@ -1,6 +1,6 @@
 /** Converts the JSON schema of a request's `response_format` to the subset from which `constrained` makes a grammar. */
 
-import { MAX_RANGE } from '../../constrained/index.ts';
+import { MAX_LEAST, MAX_RANGE } from '../../constrained/index.ts';
 import { type ArgumentSchema, isObject } from '../../../tasks/toolSchema.ts';
 import { refuse } from './apiError.ts';
 
@@ -31,7 +31,11 @@ const ANNOTATIONS = [
   'discriminator',
 ];
 const HEADS = ['$schema', '$id', '$comment', '$defs', 'definitions'];
-const KNOWN = new Set([...ENFORCED, ...PARTLY, ...ANNOTATIONS, ...HEADS]);
+/** Keywords that describe a schema, and restrict no value. */
+const DESCRIBING = new Set([...ANNOTATIONS, ...HEADS]);
+const KNOWN = new Set([...ENFORCED, ...PARTLY, ...DESCRIBING]);
+/** Keywords of which two values are joined, or of which a difference does not matter. */
+const JOINED = new Set([...DESCRIBING, 'properties', 'required']);
 
 /** Converts a JSON schema. Throws ApiError about `param` if the schema is invalid, recursive or too large. */
 export function readSchema(root: unknown, param: string): ReadSchema {
@@ -59,12 +63,17 @@ class SchemaReader {
     for (const keyword of Object.keys(given)) if (!KNOWN.has(keyword)) this.unenforced.add(keyword);
     const next = (one: unknown) => this.read(one, refs, depth + 1);
     const { $ref: ref, allOf, type } = given;
-    if (typeof ref === 'string') return this.read(this.#target(ref, refs), [...refs, ref], depth + 1);
+    if (typeof ref === 'string')
+      return this.read(this.#beside(given, '$ref', this.#target(ref, refs), refs), [...refs, ref], depth + 1);
     if (Array.isArray(allOf)) return next(this.#merged(given, allOf, refs));
     if ('const' in given) return { enum: [given['const']] };
     if (given['enum'] !== undefined) return { enum: this.#list(given['enum'], 'enum') };
-    const alternatives = given['anyOf'] ?? given['oneOf'];
-    if (alternatives !== undefined) return { anyOf: this.#list(alternatives, 'anyOf').map(next) };
+    const keyword = ['anyOf', 'oneOf'].find((one) => given[one] !== undefined);
+    if (keyword !== undefined) {
+      if (keyword === 'anyOf' && given['oneOf'] !== undefined) this.unenforced.add('oneOf');
+      const { oneOf: _, ...rest } = given;
+      return { anyOf: this.#list(given[keyword], keyword).map((one) => next(this.#beside(rest, keyword, one, refs))) };
+    }
     if (Array.isArray(type)) return { anyOf: this.#list(type, 'type').map((one) => next({ ...given, type: one })) };
     return this.#typed(given, next);
   }
@@ -79,7 +88,7 @@ class SchemaReader {
       case 'null':
         return { type };
       case 'string':
-        if (Number(given['maxLength']) > MAX_LENGTH) this.unenforced.add('maxLength');
+        this.#noteLengths(given);
         return { type, ...number('minLength'), ...(Number(given['maxLength']) <= MAX_LENGTH && number('maxLength')) };
       case 'integer':
       case 'number':
@@ -95,12 +104,20 @@ class SchemaReader {
     }
   }
 
+  /** Records `minLength` and `maxLength` as not enforced if the grammar does not enforce them, or cannot enforce both. */
+  #noteLengths({ minLength = 0, maxLength = Infinity }: Given): void {
+    if (Number(minLength) > MAX_LEAST) this.unenforced.add('minLength');
+    if (Number(minLength) > Number(maxLength)) this.unenforced.add('maxLength');
+    if (Number(maxLength) > MAX_LENGTH && maxLength !== Infinity) this.unenforced.add('maxLength');
+  }
+
   /**
    * Records `minimum` and `maximum` as not enforced. The grammar lists the values of a small range of integers; otherwise it can only
    * exclude negative numbers.
    */
   #noteBounds({ minimum, maximum }: Given, type: string): void {
-    if (type === 'integer' && Number(maximum) - Number(minimum) < MAX_RANGE) return;
+    const range = Math.floor(Number(maximum)) - Math.ceil(Number(minimum));
+    if (type === 'integer' && range >= 0 && range < MAX_RANGE) return;
     if (minimum !== undefined && minimum !== 0) this.unenforced.add('minimum');
     if (maximum !== undefined) this.unenforced.add('maximum');
   }
@@ -117,14 +134,27 @@ class SchemaReader {
     return { type: 'object', properties: Object.fromEntries(schemas), required: required as string[], ...others };
   }
 
-  /** Merges the schema and the members of its `allOf` into one schema. */
+  /** Returns `one`, which the schema has under `keyword`, merged with the keywords beside it that restrict the value, if there are any. */
+  #beside(given: Given, keyword: string, one: unknown, refs: readonly string[]): unknown {
+    const { [keyword]: _, ...rest } = given;
+    const restricts = Object.keys(rest).some((other) => !DESCRIBING.has(other));
+    return restricts && isObject(one) ? this.#merged(rest, [one], refs) : one;
+  }
+
+  /**
+   * Merges the schema and the members of its `allOf` into one schema. If two of them have different values of a keyword, records the
+   * keyword as not enforced, because the last value is kept.
+   */
   #merged({ allOf: _, ...rest }: Given, all: unknown[], refs: readonly string[]): Given {
     const parts = all.map((one) => {
       if (!isObject(one)) throw this.#refuse('has an allOf without schemas');
       return typeof one['$ref'] === 'string' ? this.#target(one['$ref'], refs) : one;
     });
-    return parts.filter(isObject).reduce<Given>(
-      (merged, part) => ({
+    return parts.filter(isObject).reduce<Given>((merged, part) => {
+      for (const [key, value] of Object.entries(part))
+        if (Object.hasOwn(merged, key) && !JOINED.has(key) && JSON.stringify(value) !== JSON.stringify(merged[key]))
+          this.unenforced.add(key);
+      return {
         ...merged,
         ...part,
         ...('properties' in merged && 'properties' in part
@@ -133,9 +163,8 @@ class SchemaReader {
         ...('required' in merged && 'required' in part
           ? { required: [merged['required'], part['required']].flat() }
           : {}),
-      }),
-      rest,
-    );
+      };
+    }, rest);
   }
 
   #target(ref: string, refs: readonly string[]): unknown {

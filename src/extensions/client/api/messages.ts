@@ -3,7 +3,7 @@
 import * as v from 'valibot';
 import type { ChatTokenizer } from '../../../model/tokenizer/chat.ts';
 import { parseJson } from '../../../rollout/tools/call.ts';
-import { type ArgumentSchema, isObject, type ToolSchema } from '../../../tasks/toolSchema.ts';
+import { type ArgumentSchema, isObject, schemaProblem, type ToolSchema } from '../../../tasks/toolSchema.ts';
 import type { Tool } from '../../../tasks/tool.ts';
 
 export interface CalledTool {
@@ -28,8 +28,17 @@ const MAX_TOOLS = 128;
 
 const PART = 'only { type: "text", text }, because the model reads text alone';
 const parts = v.pipe(
-  v.array(v.object({ type: v.literal('text', PART), text: v.string(PART) }, PART)),
-  v.transform((all) => all.map(({ text }) => text).join('')),
+  v.array(
+    v.variant(
+      'type',
+      [
+        v.object({ type: v.literal('text'), text: v.string(PART) }),
+        v.object({ type: v.literal('refusal'), refusal: v.string(PART) }), // in a reply of another model
+      ],
+      PART,
+    ),
+  ),
+  v.transform((all) => all.map((one) => (one.type === 'text' ? one.text : one.refusal)).join('')),
 );
 const plainText = v.string('a text, or a list of text parts');
 const content = v.lazy((given): v.GenericSchema<unknown, string> => (Array.isArray(given) ? parts : plainText));
@@ -112,6 +121,10 @@ const parameters = v.pipe(
   v.forward(
     v.check(({ required, properties }) => areKeys(required, properties as object), REQUIRED),
     ['required'],
+  ),
+  v.check(
+    (given) => schemaProblem(given, '') === undefined,
+    ({ input }) => `a JSON schema, but in it ${schemaProblem(input, 'parameters')}`,
   ),
   v.transform((given) => {
     const schema = given as Required<ToolSchema>;

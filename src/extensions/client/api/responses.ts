@@ -178,6 +178,18 @@ const tool = v.pipe(
   }),
 );
 
+const CHOICE = '"auto", "none", "required" or { type: "function", name }';
+const choice = v.union(
+  [
+    v.picklist(['auto', 'none', 'required']),
+    v.pipe(
+      v.object({ type: v.literal('function'), name: v.string() }),
+      v.transform(({ type, name }) => ({ type, function: { name } })),
+    ),
+  ],
+  CHOICE,
+);
+
 const flag = v.nullish(v.boolean('true or false'));
 const INCLUDE = 'a list of texts';
 const LOGPROBS = 'message.output_text.logprobs';
@@ -189,7 +201,7 @@ const entries = (kept: KeptResponses) => ({
   instructions: v.nullish(v.string('a text')),
   previous_response_id: v.nullish(v.string('the id of a response')),
   tools: v.nullish(v.array(tool, 'a list of tools')),
-  tool_choice: v.optional(v.unknown()),
+  tool_choice: v.nullish(choice),
   text: v.nullish(
     v.looseObject({ format: v.optional(v.unknown()), verbosity: v.optional(v.unknown()) }, '{ format, verbosity }'),
   ),
@@ -223,7 +235,7 @@ export function fromResponses(given: unknown, kept: KeptResponses): Translated {
   const read = readSome(entries(kept), given);
   const { input, instructions, previous_response_id: previous, tools, store, stream, ...more } = read;
   const {
-    tool_choice: choice,
+    tool_choice: chosen,
     text,
     reasoning: thoughts,
     max_output_tokens: most,
@@ -239,7 +251,7 @@ export function fromResponses(given: unknown, kept: KeptResponses): Translated {
     ...rest,
     messages: [...(instructions ? [{ role: 'system', content: instructions }] : []), ...conversationOf(before), ...own],
     ...(tools && { tools }),
-    ...(choice !== undefined && { tool_choice: choiceOf(choice) }),
+    ...(chosen && { tool_choice: chosen }),
     ...(text?.format !== undefined && { response_format: formatOf(text.format) }),
     ...(text?.verbosity !== undefined && { verbosity: text.verbosity }),
     ...(thoughts?.effort !== undefined && { reasoning_effort: thoughts.effort }),
@@ -287,12 +299,6 @@ function conversationOf(kept: Kept | undefined): MessageShape[] {
   const turns: (readonly MessageShape[])[] = [];
   for (let turn = kept; turn; turn = turn.before) turns.unshift(turn.messages);
   return turns.flat();
-}
-
-/** Converts a tool choice to the form of chat completions, which have the tool's name under `function`. */
-function choiceOf(choice: unknown): unknown {
-  if (!isObject(choice) || choice['type'] !== 'function') return choice;
-  return { type: 'function', function: { name: choice['name'] } };
 }
 
 function formatOf(format: unknown): unknown {
