@@ -217,8 +217,8 @@ const LOSSES: [string, unknown, RegExp, Outcome?][] = [
     ({ logProbs }: { logProbs: Float32Array }) => ({ dLogProbs: logProbs, loss: 'x' }),
     /returned loss as a string/,
   ],
-  ['is NaN', filled(NaN), /^The loss returned NaN as dLogProbs\[0\]/],
-  ['has no end', filled(Infinity), /^The loss returned Infinity as dLogProbs\[0\]/],
+  ['is NaN', filled(NaN), /actor\/grad_norm is NaN/, 'not finite'],
+  ['has no end', filled(Infinity), /actor\/grad_norm is/, 'not finite'],
 ];
 
 const perToken = (value: unknown): CustomAdvantage =>

@@ -1,6 +1,6 @@
 /** Validates the options of a learner call by the schema and the rules of the config. Every error is an InputError. */
 
-import { InputError } from '../../errors.ts';
+import { InputError, UserCodeError } from '../../errors.ts';
 import { RECIPES, VERL_DEFAULTS } from '../../grpo/config/recipes.ts';
 import { keyDocs } from '../../grpo/config/keys.ts';
 import { actor as actorSchema } from '../../grpo/config/schema/actor.ts';
@@ -66,7 +66,7 @@ export function lossSettings(
   const isPolicy = loss !== 'cross_entropy' && typeof loss !== 'function';
   return {
     config: settled,
-    loss: userLoss,
+    loss: typeof userLoss === 'function' ? finiteLoss(userLoss) : userLoss,
     reads: { advantages: isPolicy, logProbs: isPolicy, refLogProbs: settled.actor.klLossCoef > 0 },
     normalization: {
       maxResponseLength: maxResponseLength ?? config.data.maxResponseLength,
@@ -126,6 +126,22 @@ const sizesOf = ({
   ppoMicroBatchSizePerGpu,
   skipZeroAdvantages,
 });
+
+/** Wraps a user's loss function: throws if the function returns a value that is not finite, whose gradient would make every weight NaN. */
+function finiteLoss(loss: CustomLoss): CustomLoss {
+  return (rows) => {
+    const result = loss(rows);
+    for (const name of ['dLogProbs', 'dEntropy'] as const) {
+      const bad = Array.from(result?.[name] ?? []).findIndex((value) => !Number.isFinite(value));
+      if (bad >= 0)
+        throw new UserCodeError(
+          'loss returned',
+          `The loss returned ${result[name]![bad]} as ${name}[${bad}]. Return finite numbers.`,
+        );
+    }
+    return result;
+  };
+}
 
 export interface SampleSettings {
   config: TrainConfig;

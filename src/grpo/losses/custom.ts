@@ -3,7 +3,7 @@
  * without WGSL.
  */
 
-import { blame, shownValue, UserCodeError } from '../../errors.ts';
+import { blame, UserCodeError } from '../../errors.ts';
 import type { PolicyLossSpec } from '../../model/engine.ts';
 import { rowGradients } from './rowGradients.ts';
 import { type AsyncCustomLoss, type CustomLossResult, type CustomLossRows, NO_LOSS, type PolicyLoss } from './types.ts';
@@ -24,7 +24,7 @@ export async function hostGradients(
   return { ...own, ...terms };
 }
 
-const EXPECTED = 'Return { dLogProbs, dEntropy?, loss?, metrics? } with one finite number a token in the first two';
+const EXPECTED = 'Return { dLogProbs, dEntropy?, loss?, metrics? } with one value a token in the first two';
 
 async function ownGradients(loss: AsyncCustomLoss, rows: CustomLossRows): Promise<CustomLossResult> {
   try {
@@ -36,8 +36,6 @@ async function ownGradients(loss: AsyncCustomLoss, rows: CustomLossRows): Promis
       if (!ArrayBuffer.isView(given) && !Array.isArray(given)) throw wrong(`no array as ${name}`);
       if (given.length !== rows.logProbs.length)
         throw wrong(`${given.length} values of ${name} for ${rows.logProbs.length} tokens`);
-      const bad = Array.from(given).findIndex((value) => !Number.isFinite(value)); // it would make every weight NaN
-      if (bad >= 0) throw wrong(`${shownValue(given[bad])} as ${name}[${bad}]`);
     }
     for (const [name, value] of Object.entries({ loss: own.loss, ...own.metrics }))
       if (value !== undefined && typeof value !== 'number') throw wrong(`${name} as a ${typeof value}, not a number`);
