@@ -24,7 +24,7 @@ const IN_BROWSER = inGpuFolder([
 const ISOLATED = [
   ...['pageSettings', 'warmStart', 'runChanges', 'compiledKernels', 'cli', 'cliErrors', 'ownMethods', 'trainCommand'],
   ...['room', 'roomLeaving', 'roomServer', 'roomCommand', 'faults', 'mcp', 'mcpConfig', 'taskModules', 'javascript'],
-  ...['serve', 'hub', 'serveCommand', 'transformersModels', 'playwright', 'documentRuns'],
+  ...['rules', 'serve', 'hub', 'serveCommand', 'transformersModels', 'playwright', 'documentRuns'],
 ].map((name) => `test/unit/${name}.test.ts`);
 
 const isFull = process.env['FULL_TESTS'] === '1';

@@ -59,7 +59,7 @@ test('a result from a link is shown as a shared run, as text, and starts nothing
   const asked = foreignRequests(page);
   const [alerts, begun]: string[][] = [[], []];
   page.on('request', (request) => {
-    if (/warmUp|[?&]worker_file|assets\/[^/]*[wW]orker/.test(request.url())) begun.push(request.url());
+    if (/warmUp|[?&]worker_file|\.worker-/.test(request.url())) begun.push(request.url());
   });
   page.on('dialog', (dialog) => {
     alerts.push(dialog.message());

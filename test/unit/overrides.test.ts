@@ -131,7 +131,7 @@ test("an error has the path of its key: the blamed override's, otherwise its sub
   expect(pathOf('rollout.n=0')).toEqual(['rollout.n', 1, true]);
   expect(pathOf('rollout={n: 0}')).toEqual(['rollout.n', 1, true]);
   expect(pathOf('actor.ppoMiniBatchSize=5')).toEqual(['actor.ppoMiniBatchSize', 2, true]);
-  expect(pathOf('data.maxResponseLength=9000')).toEqual(['data.maxResponseLength', 3, true]);
+  expect(pathOf('actor.ppoMaxTokenLenPerGpu=100')).toEqual(['actor.ppoMaxTokenLenPerGpu', 3, true]);
   expect(pathOf('actor.nothing=1')).toEqual(['actor.nothing', 1, true]);
   expect(pathOf('learning_rate=1')).toEqual(['learning_rate', 1, true]);
 });

@@ -1,6 +1,6 @@
 /** Tests the page's sentences about a group of tries, and the numbers and positions of tokens in its inspector. */
 
-import { expect, test, vi } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { bet } from '../../demo/state/bet.ts';
 import { shownStep } from '../../demo/state/page.ts';
 import { present } from '../../demo/state/present.ts';
@@ -108,6 +108,7 @@ function widePen() {
 }
 
 test('the numbers of a result card end before its chart, and its answers inside their boxes, in any font', () => {
+  onTestFinished(() => void vi.unstubAllGlobals());
   vi.stubGlobal('document', {});
   vi.stubGlobal('getComputedStyle', () => ({ getPropertyValue: () => 'x' }));
   const rewards = [1, 2].map((step) => ({ step, value: 0.5 }));
