@@ -81,6 +81,10 @@ export const testInFull = testIf(false);
 export const onlyOnReal = (): void =>
   base.skip(base.info().project.name !== 'real', 'a real engine takes minutes: npm test -- --full');
 
+/** Skips the test on Vite's development server, which serves the source. A built page has other files, with hashes in their names. */
+export const onlyBuilt = (): void =>
+  base.skip(base.info().project.name === 'real', 'a file of the built page: project scripted');
+
 export const expectState = (page: Page, wanted: string): Promise<void> =>
   expect(page.locator('body')).toHaveAttribute('data-state', wanted);
 

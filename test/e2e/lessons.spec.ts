@@ -6,7 +6,7 @@ import { EXERCISES } from '../../demo/lessons/1-groups/exercises.ts';
 import type * as under from '../../demo/lessons/under/exercises.ts';
 import { lessons } from '../../scripts/lib/lessons.mjs';
 import { COLOURS, expectNoViolations } from './axe.ts';
-import { isFull, testInFull, test } from './demo.ts';
+import { isFull, onlyBuilt, testInFull, test } from './demo.ts';
 import { exercise, expectNarrow, figure, openLessonAt, solve, solveSome, write } from './lesson.ts';
 
 const LESSON = '/lessons/1-groups/index.html';
@@ -79,7 +79,7 @@ testInFull('the appendix is done by keyboard alone, on a real engine with its li
 });
 
 test('the styles of the kit come before those of a lesson, which overrule them', async ({ request }) => {
-  test.skip(test.info().project.name === 'real', "Vite's development server adds styles by scripts");
+  onlyBuilt();
   for (const folder of ['2-losses', '4-tools', '5-stale', '6-claims', 'handout']) {
     const html = await (await request.get(`/lessons/${folder}/index.html`)).text();
     const links = [...html.matchAll(/<link rel="stylesheet"[^>]* href="\.\.\/\.\.\/([^"]+)"/g)].map(([, file]) => file);

@@ -12,6 +12,7 @@ import {
   expectStep,
   inkOf,
   openDrawer,
+  onlyBuilt,
   openPage,
   testIf,
   testInFull,
@@ -315,6 +316,7 @@ for (const [what, part, use] of PARTS)
   testIf(what === 'the editor')(
     `an update of the page that has removed ${what} is reported, with a reload`,
     async ({ page }) => {
+      onlyBuilt();
       const errors: string[] = [];
       page.on('pageerror', ({ message }) => errors.push(message));
       await openPage(page, TINY);
@@ -334,6 +336,7 @@ for (const [what, part, use] of PARTS)
   );
 
 testInFull('an update that has removed the trainer or its worker is reported at Start', async ({ page }) => {
+  onlyBuilt();
   await page.addInitScript(() => {
     window.requestIdleCallback = () => 0; // nothing is opened ahead
   });
@@ -371,6 +374,7 @@ test('a run in a page that was updated is saved before the reload, and resumed a
 testInFull(
   'a part of the page that is missing without an update, or without the network, is reported as such',
   async ({ page }) => {
+    onlyBuilt();
     await openPage(page);
     await expect(page.locator('#rollouts .try').first()).toBeVisible();
     await page.route(/\/panel-.*\.js/, (route) => route.fulfill({ status: 404, body: '' }));
@@ -389,6 +393,7 @@ testInFull(
 testInFull(
   "an update that has removed a lesson's editor is reported there, and the plain field stays",
   async ({ page }) => {
+    onlyBuilt();
     await update(page, /\/editor-.*\.js/);
     await page.goto('/lessons/1-groups/index.html');
     await page.locator('[data-exercise] .cell').first().scrollIntoViewIfNeeded();
