@@ -270,7 +270,9 @@ const LOWERED: Record<LoweredKey, (sizes: Sizes, value: number) => Partial<Sizes
     rollout ? { rollout: { ...rollout, maxNumSeqs, maxPrompts: Math.min(rollout.maxPrompts, maxNumSeqs) } } : {},
   'actor.ppoMaxTokenLenPerGpu': (_, maxTokenLen) => ({ maxTokenLen }),
   'data.maxResponseLength': ({ rollout, maxPositions }, slotCapacity) =>
-    rollout ? { rollout: { ...rollout, slotCapacity }, maxPositions: maxPositions - rollout.slotCapacity + slotCapacity } : {}, // prettier-ignore
+    rollout
+      ? { rollout: { ...rollout, slotCapacity }, maxPositions: maxPositions - rollout.slotCapacity + slotCapacity }
+      : {},
 };
 const LOWERED_KEYS = Object.keys(LOWERED) as LoweredKey[];
 
@@ -310,7 +312,9 @@ export function fitted<T extends Sizes>(sizes: T, maxBytes: number): { sizes: T;
   }
   if (above) reasons.add(above);
   if (reasons.size === 0) return { sizes };
-  const values = Object.entries(lowered).map(([key, value]) => `${key}=${value} instead of ${settingOf(sizes, key as LoweredKey)}`); // prettier-ignore
+  const values = Object.entries(lowered).map(
+    ([key, value]) => `${key}=${value} instead of ${settingOf(sizes, key as LoweredKey)}`,
+  );
   return {
     sizes: { ...now, lowered: { ...sizes.lowered, ...lowered } },
     note: `lowered to fit: ${values.join(', ')}, because ${[...reasons].join(' and ')}; a value that you write is kept`,

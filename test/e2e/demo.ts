@@ -81,7 +81,7 @@ export const testInFull = testIf(false);
 export const onlyOnReal = (): void =>
   base.skip(base.info().project.name !== 'real', 'a real engine takes minutes: npm test -- --full');
 
-/** Skips the test on Vite's development server, which serves the source. A built page has other files, with hashes in their names. */
+/** Skips the test on Vite's development server. A built page has other files, with hashes in their names, and style sheets. */
 export const onlyBuilt = (): void =>
   base.skip(base.info().project.name === 'real', 'a file of the built page: project scripted');
 

@@ -45,7 +45,7 @@ test("a software adapter is named prominently; another algorithm uses its own cl
 });
 
 test('until Start can be pressed the page requests only what its HTML names, and a recipe', async ({ page }) => {
-  test.skip(test.info().project.name !== 'scripted', 'the real one is not built: each source file is a request');
+  onlyBuilt();
   await page.addInitScript(() => {
     const isPressable = () => document.getElementById('start')?.ariaDisabled === 'false';
     const observer = new MutationObserver(() => {
@@ -145,8 +145,7 @@ for (const policy of ["connect-src 'self'", "default-src 'self'"])
   testIf(policy.startsWith('connect'))(
     `a host's policy that allows only its own files does not stop the page: ${policy}`,
     async ({ page }) => {
-      const isBuilt = test.info().project.name === 'scripted';
-      test.skip(!isBuilt && policy.startsWith('default'), 'the server of the sources writes styles into the page');
+      if (policy.startsWith('default')) onlyBuilt(); // the development server writes styles into the page
       await page.route('/?*', async (route) => {
         const response = await route.fetch();
         const headers = { ...response.headers(), 'content-security-policy': policy };

@@ -3,6 +3,7 @@
 import './result.css';
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
+import { copied } from '../../actions/clipboard.ts';
 import { saveFile } from '../../actions/saveFile.ts';
 import { config, history, session, stepsDone } from '../../state/page.ts';
 import { adapter } from '../../state/notices.ts';
@@ -58,13 +59,10 @@ export function Card() {
     new Promise<Blob>((resolve, reject) => {
       canvas.current!.toBlob((blob) => (blob ? resolve(blob) : reject(new Error('no picture'))), 'image/png');
     });
-  const copy = async (what: string, write: () => Promise<void>) => {
-    told.value = await Promise.resolve()
-      .then(write) // over plain http there is no clipboard
-      .then(
-        () => `${what} copied.`,
-        () => 'This browser does not let a page copy that. Save the picture, or select the text and copy it.',
-      );
+  const copy = async (what: string, write: (clipboard: Clipboard) => Promise<void>) => {
+    told.value = (await copied(write))
+      ? `${what} copied.`
+      : 'This browser does not let a page copy that. Save the picture, or select the text and copy it.';
   };
   const save = async () => saveFile('webgrpo-result.png', await picture());
   return (
@@ -74,7 +72,7 @@ export function Card() {
         <button
           type="button"
           onClick={() =>
-            void copy('Picture', () => navigator.clipboard.write([new ClipboardItem({ 'image/png': picture() })]))
+            void copy('Picture', (clipboard) => clipboard.write([new ClipboardItem({ 'image/png': picture() })]))
           }
         >
           Copy picture
@@ -82,7 +80,7 @@ export function Card() {
         <button type="button" onClick={() => void save()}>
           Save picture
         </button>
-        <button type="button" onClick={() => void copy('Text', () => navigator.clipboard.writeText(text.value))}>
+        <button type="button" onClick={() => void copy('Text', (clipboard) => clipboard.writeText(text.value))}>
           Copy text
         </button>
         <span class="note" role="status">

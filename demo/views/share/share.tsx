@@ -2,6 +2,7 @@
 
 import './share.css';
 import { useSignal } from '@preact/signals';
+import { copied } from '../../actions/clipboard.ts';
 import { plural } from '../../../src/ui/format.ts';
 import { currentLink } from '../../actions/addressBar.ts';
 import { start } from '../../actions/controller.ts';
@@ -104,18 +105,15 @@ function SharedRun() {
 }
 
 function CopyLink() {
-  const copied = useSignal('');
+  const said = useSignal('');
   /** The link as text for manual copying, used if the browser forbids access to the clipboard. */
   const byHand = useSignal<string | undefined>(undefined);
   const carries = history.value.length > 0 && config.value ? 'settings and curves' : 'settings';
   const copy = async () => {
     const link = await currentLink();
-    try {
-      await navigator.clipboard.writeText(link);
-      [copied.value, byHand.value] = [`Copied: ${carries}, ${link.length} characters.`, undefined];
-    } catch {
-      [copied.value, byHand.value] = ['', link];
-    }
+    const isCopied = await copied((clipboard) => clipboard.writeText(link));
+    said.value = isCopied ? `Copied: ${carries}, ${link.length} characters.` : '';
+    byHand.value = isCopied ? undefined : link;
   };
   return (
     <>
@@ -123,7 +121,7 @@ function CopyLink() {
         Copy link
       </button>
       <span class="note" role="status">
-        {copied.value}
+        {said.value}
       </span>
       {byHand.value !== undefined && (
         <label class="by-hand">

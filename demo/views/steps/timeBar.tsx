@@ -1,6 +1,7 @@
 /** Shows how the time was spent: one bar over all steps so far, divided by phase. */
 
 import { useSignal } from '@preact/signals';
+import { copied } from '../../actions/clipboard.ts';
 import { describe } from '../../../src/errors.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import type { Metrics } from '../../../src/grpo/metrics.ts';
@@ -93,13 +94,10 @@ function Machine() {
     limits,
   });
   if (text === undefined) return null;
-  const copy = () =>
-    Promise.resolve()
-      .then(() => navigator.clipboard.writeText(text)) // over plain http there is no clipboard
-      .then(
-        () => (note.value = 'Copied.'),
-        () => (note.value = 'This browser blocks copying. Select the text.'),
-      );
+  const copy = async () => {
+    const isCopied = await copied((clipboard) => clipboard.writeText(text));
+    note.value = isCopied ? 'Copied.' : 'This browser blocks copying. Select the text.';
+  };
   const measure = async (model: ModelConfig) => {
     if (isMeasuring.value) return;
     [isMeasuring.value, note.value] = [true, 'Measuring the GPU...'];

@@ -12,7 +12,7 @@ import { writeWhole } from '../files.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { modelOf, openConfig } from '../run/namedRun.ts';
-import { Progress, whileWorking } from '../run/progress.ts';
+import { whileEvaluating } from '../run/progress.ts';
 import { openSession } from '../run/session.ts';
 import { withWarmStart } from '../run/warmStart.ts';
 
@@ -35,12 +35,9 @@ export const evaluate: Command = {
     try {
       let seen: Sample[] = [];
       const onValidation = (samples: Sample[]) => void (seen = samples);
-      const progress = new Progress();
-      const metrics = await whileWorking('evaluating', (show) => {
-        const onEvaluating = (done: number, total: number, _step: number, tokens: number) =>
-          show(`evaluating: ${progress.text(done, total, 'problems', tokens)}`);
-        return new GrpoTrainer({ config, task, engine, onEvaluating, onValidation }).validate({ greedy: true });
-      });
+      const metrics = await whileEvaluating((onEvaluating) =>
+        new GrpoTrainer({ config, task, engine, onEvaluating, onValidation }).validate({ greedy: true }),
+      );
       const pass = passAt1(metrics);
       const byTemplate = accByTemplate(seen);
       const outcomes = outcomesOf(seen);

@@ -23,7 +23,10 @@ export function say(text: string): void {
 const saidAt = new WeakMap<Io, number>();
 const QUIET_MS = 30_000;
 
-/** Prints the progress of a step or an evaluation: on a terminal as a temporary line, otherwise only if no line was printed for 30 s. An empty text is not printed. */
+/**
+ * Prints the progress of a step or an evaluation: on a terminal as a temporary line, otherwise only if no line was printed for 30 s. Does not
+ * print an empty text.
+ */
 export function sayProgress(text: string): void {
   const io = currentIo();
   if (text === '') return;
@@ -59,6 +62,15 @@ export async function whileWorking<T>(name: string, work: (show: (text: string) 
     stop();
   }
 }
+
+/** Runs an evaluation and shows its progress. The argument of `evaluate` is the trainer's event `onEvaluating`. */
+export const whileEvaluating = <T>(
+  evaluate: (onEvaluating: (done: number, total: number, step: number, tokens: number) => void) => Promise<T>,
+): Promise<T> =>
+  whileWorking('evaluating', (show) => {
+    const progress = new Progress();
+    return evaluate((done, total, _, tokens) => show(`evaluating: ${progress.text(done, total, 'problems', tokens)}`));
+  });
 
 /** Formats the progress of a task with many parts, and estimates the remaining time from the mean duration of the finished parts. */
 export class Progress {

@@ -33,7 +33,7 @@ import { folderFiles, shippedPath } from '../files.ts';
 import { onInterrupt } from '../process/interrupt.ts';
 import { openTask, readGsm8k } from './openTask.ts';
 import { noteTask } from './resume.ts';
-import { Progress, say, whileWorking } from './progress.ts';
+import { say, whileEvaluating, whileWorking } from './progress.ts';
 import { modelFiles } from '../../runs/checkpointFolder.ts';
 import type { FileSystem } from '../../runs/fileSystem.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
@@ -196,12 +196,9 @@ export async function evaluateSupervised(config: SftConfig, model: LoadedModel) 
   const engine = await openEngine(model, engineSizes(evalConfig));
   try {
     return await closing(await openTask(config.task), (task) =>
-      whileWorking('evaluating', (show) => {
-        const progress = new Progress();
-        const onEvaluating = (done: number, total: number, _step: number, tokens: number) =>
-          show(`evaluating: ${progress.text(done, total, 'problems', tokens)}`);
-        return new GrpoTrainer({ config: evalConfig, task, engine, onEvaluating }).validate({ greedy: true });
-      }),
+      whileEvaluating((onEvaluating) =>
+        new GrpoTrainer({ config: evalConfig, task, engine, onEvaluating }).validate({ greedy: true }),
+      ),
     );
   } finally {
     engine.destroy();

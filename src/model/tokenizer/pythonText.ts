@@ -78,7 +78,12 @@ function write(value: TemplateValue, style: Style, depth: number): string {
   const [, colon = ': '] = style.separators ?? [];
   const entries = [...(held as Map<string, TemplateValue>)];
   if (style.sortKeys) entries.sort(([a], [b]) => (a < b ? -1 : 1));
-  return inBrackets('{}', entries.map(([key, of]) => `${style.text(key)}${colon}${inner(of)}`), style, depth); // prettier-ignore
+  return inBrackets(
+    '{}',
+    entries.map(([key, of]) => `${style.text(key)}${colon}${inner(of)}`),
+    style,
+    depth,
+  );
 
   function inner(of: TemplateValue): string {
     return write(of, style, depth + 1);
