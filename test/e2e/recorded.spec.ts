@@ -7,8 +7,8 @@ test('without WebGPU a recorded run plays, is paused and scrubbed', async ({ pag
   await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
   await page.clock.install();
   await page.goto('/');
-  await page.clock.pauseAt(Date.now() + 60_000);
   await expectState(page, 'no-gpu');
+  await page.clock.pauseAt(Date.now() + 60_000); // not earlier: a stopped timer would hold back the views that load after Start
   await expect(page.locator('.notice.error')).toContainText('This browser cannot train. Training needs WebGPU');
   const recorded = page.getByRole('region', { name: 'Recorded run' });
   await expect(recorded).toContainText('Recorded run. Trained on');
