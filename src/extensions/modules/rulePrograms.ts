@@ -72,10 +72,11 @@ export default {
 
 const functions = `
 import * as given from './functions.js';
+const plain = (value) => (ArrayBuffer.isView(value) ? [...value] : value);
 export default {
   run({ name, calls }) {
     const called = given[name];
-    if (typeof called === 'function') return calls.map((args) => called(...args));
+    if (typeof called === 'function') return calls.map((args) => plain(called(...args)));
     throw new TypeError('there is no "export function ' + name + '"');
   },
 };
