@@ -72,7 +72,8 @@ export default {
 
 const functions = `
 import * as given from './functions.js';
-const plain = (value) => (ArrayBuffer.isView(value) ? [...value] : value);
+const isList = (value) => Array.isArray(value) || ArrayBuffer.isView(value);
+const plain = (value) => (isList(value) ? Array.from(value, (one) => one ?? null) : (value ?? null));
 export default {
   run({ name, calls }) {
     const called = given[name];
