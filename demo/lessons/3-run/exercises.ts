@@ -49,9 +49,7 @@ const COMPLETE: LoopExercise = {
       return `${updates} updates where ${STEPS} were due. Each step draws, scores, compares and nudges once.`;
     if (moved > MOST_MOVED)
       return `A weight moved by ${short(moved)} in ${STEPS} steps, and by ${MOST_MOVED} at most with the rate of the loop. Pass { lr } to optimStep.`;
-    return moved > 0
-      ? undefined
-      : 'The optimizer took its steps, but no weight moved. Is every advantage 0, or the learning rate?';
+    return moved > 0 ? undefined : 'The optimizer took its steps, but no weight moved. Is every advantage 0?';
   },
   wrong: [
     { given: loop('    const advantages = rewards;\n', NUDGE), says: PUSHED },
