@@ -402,7 +402,6 @@ test('actor.ppoMiniBatchSize is 8, or the divisor of data.trainBatchSize nearest
   const sizes = [1, 2, 4, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 17, 20, 64, 100];
   expect(sizes.map((size) => updates(size))).toEqual([1, 2, 4, 6, 7, 8, 9, 10, 11, 6, 7, 5, 8, 17, 10, 8, 10]);
   for (const size of [3, 5, 13, 23, 97, 1001, 8191]) expect([size, size % updates(size)]).toEqual([size, 0]);
-  expect(updates(12, 'actor.ppoMiniBatchSize=null')).toBe(6);
   expect(parse(MINIMAL, 'algorithm.name=dapo', 'data.trainBatchSize=12').actor.ppoMiniBatchSize).toBe(6);
   expect(updates(12, 'rollout.n=3', 'actor.ppoMicroBatchSizePerGpu=9')).toBe(6);
   expect(updates(12, 'actor.ppoMiniBatchSize=3')).toBe(3);

@@ -1,7 +1,8 @@
 /** Tests OpenAI's /v1/responses and Anthropic's /v1/messages: both are translated to the trajectory of /v1/chat/completions. */
 
 import { describe, expect, test } from 'vitest';
-import { KeptResponses } from '../../src/extensions/client/index.ts';
+import { InputError } from '../../src/errors.ts';
+import { anthropicError, ApiError, KeptResponses } from '../../src/extensions/client/index.ts';
 import { tokenizer } from '../scriptedTurns.ts';
 import { callsCalculator, servedRun } from '../servedRun.ts';
 
@@ -674,52 +675,76 @@ function withValue(valid: object, path: string, value: unknown, item: number): o
 }
 
 const isFull = process.env['FULL_TESTS'] === '1';
-test.each(SWEPT)(
-  'any value of any field of $path is served or refused in the form of its API',
-  { timeout: 1_200_000 },
-  async ({ path, file, type, valid, few }) => {
+const WAYS = SWEPT.flatMap((swept) => [
+  { ...swept, way: 'a few fields over HTTP' },
+  ...(isFull ? [{ ...swept, way: 'all fields' }] : []),
+]);
+test.each(WAYS)(
+  'any value of $way of $path is served, or refused in the form of its API',
+  { timeout: 3_600_000 },
+  async (swept) => {
+    const { path, file, type, valid, few, way } = swept;
+    const isAll = way === 'all fields';
     const run = await servedRun({ tokens: 2000 });
-    const seen: Record<number, number> = {};
-    const fields = isFull ? await fieldsOf(file, type) : few;
-    const texts = fields.flatMap((field, f) =>
-      VALUES.flatMap((value, i) =>
-        isFull || (f + i) % 5 === 0
-          ? [JSON.stringify(withValue(valid, field, '@value', (f + i) % 3)).replaceAll('"@value"', () => value)]
-          : [],
-      ),
-    );
-    const post = async (text: string, isStream: boolean) => {
-      const body = isStream ? text.replace(/^\{/, '{"stream": true, ') : text;
+    const overHttp = async (body: string) => {
       const headers = { 'content-type': 'application/json' };
       const answer = await fetch(`${run.url}/v1${path}`, { method: 'POST', headers, body });
-      const said = await answer.text();
-      seen[answer.status] = (seen[answer.status] ?? 0) + 1;
-      if (answer.status === 200 && answer.headers.get('content-type') === 'text/event-stream') {
-        expect([body, said]).toEqual([body, expect.not.stringMatching(/server_error|api_error|"error":\{/)]);
-        return;
-      }
-      const json = JSON.parse(said) as { error?: { message: string } };
-      expect([body, [200, 400, 413].includes(answer.status)]).toEqual([body, true]);
-      if (answer.status === 200) return;
-      const shape =
-        path === '/messages'
-          ? { type: 'invalid_request_error' }
-          : { type: 'invalid_request_error', param: null, code: null };
-      expect([body, Object.keys(json.error!).toSorted()]).toEqual([
-        body,
-        [...Object.keys(shape), 'message'].toSorted(),
-      ]);
-      expect([body, json.error!.message]).toEqual([body, expect.stringMatching(/^[^\n]{10,600}$/)]);
-      expect(json.error!.message).not.toMatch(/\bat .*:\d+|node_modules|\.ts\b|undefined is not|is not a function/);
+      return { status: answer.status, said: await answer.text() };
     };
-    for (let i = 0; i < texts.length; i += 32) {
-      await Promise.all(texts.slice(i, i + 32).flatMap((text) => [post(text, false), post(text, true)]));
-      await fetch(`${run.url}/v1/reset`, { method: 'POST' });
+    /** Sends the request without HTTP, as the server does it. */
+    const directly = async (body: string) => {
+      const { signal } = new AbortController();
+      try {
+        const json = () => Promise.resolve(JSON.parse(body) as unknown);
+        const answer = await run.handler(`v1${path}`.split('/'))!['POST']({ json, signal });
+        if ('body' in answer) return { status: 200, said: JSON.stringify(answer.body) };
+        const events: string[] = [];
+        for await (const event of 'named' in answer ? answer.named : answer.events)
+          events.push(`data: ${JSON.stringify(event)}`);
+        return { status: 200, said: events.join('\n') };
+      } catch (error) {
+        const refused =
+          error instanceof ApiError
+            ? error
+            : new ApiError(String(error), { status: error instanceof InputError ? 400 : 500 });
+        return {
+          status: refused.status,
+          said: JSON.stringify(path === '/messages' ? anthropicError(refused) : refused.body),
+        };
+      }
+    };
+    const send = isAll ? directly : overHttp;
+    const counts: Record<number, number> = {};
+    const fields = isAll ? await fieldsOf(file, type) : few;
+    const texts = fields.flatMap((field, f) =>
+      VALUES.flatMap((value, i) => {
+        if (!isAll && (f + i) % 5 !== 0) return [];
+        const body = JSON.stringify(withValue(valid, field, '@value', (f + i) % 3)).replaceAll('"@value"', () => value);
+        return [body, body.replace('{', '{"stream": true, ')];
+      }),
+    );
+    const check = async (body: string) => {
+      const { status, said } = await send(body);
+      counts[status] = (counts[status] ?? 0) + 1;
+      if (status === 200)
+        return expect([body, said]).toEqual([body, expect.not.stringMatching(/server_error|api_error|"error":\{/)]);
+      const { error } = JSON.parse(said) as { error: { type: string; message: string } };
+      expect([body, status, error.type]).toEqual([body, status === 413 ? 413 : 400, 'invalid_request_error']);
+      expect(Object.keys(error).toSorted()).toEqual(
+        path === '/messages' ? ['message', 'type'] : ['code', 'message', 'param', 'type'],
+      );
+      expect([body, error.message]).toEqual([body, expect.stringMatching(/^[^\n]{10,600}$/)]);
+      expect(error.message).not.toMatch(/\bat .*:\d+|node_modules|\.ts\b|is not a function|Cannot read/);
+    };
+    for (let i = 0; i < texts.length; i += 64) {
+      await Promise.all(texts.slice(i, i + 64).map(check));
+      run.groups.reset(undefined, true);
+      run.rollout.requests.length = 0;
     }
-    const status = (await (await fetch(`${run.url}/v1/status`)).json()) as object;
-    expect(status).toMatchObject({ calls: 0, open_trajectories: 0 });
+    const status = run.handler(['v1', 'status'])!['GET']({} as never) as { body: object };
+    expect(status.body).toMatchObject({ calls: 0, open_trajectories: 0 });
     expect([run.rollout.held.size, run.rollout.underWay]).toEqual([0, 0]);
-    if (isFull)
-      console.log(`${path}: ${fields.length} fields, ${texts.length * 2} requests, statuses ${JSON.stringify(seen)}`);
+    if (isAll)
+      console.log(`${path}: ${fields.length} fields, ${texts.length} requests, by status ${JSON.stringify(counts)}`);
   },
 );
