@@ -142,6 +142,11 @@ test('over http from another machine, the page says why it cannot train', async 
     await page.getByRole('button', { name: 'Copy text' }).click();
     await expect(page.getByText('This browser does not let a page copy that.')).toBeVisible();
   });
+  await test.step('a room link says the same, and cannot be joined', async () => {
+    await page.goto(`http://teacher.test/?room=ws://10.0.0.9:9#code=SU${'A'.repeat(56)}`);
+    await expect(page.locator('#notices')).toContainText('loaded over plain http from another machine');
+    await expect(page.getByRole('button', { name: 'Join' })).toBeDisabled();
+  });
   expect(errors).toEqual([]);
   await page.unrouteAll({ behavior: 'ignoreErrors' }); // parts that are still being loaded
 });
