@@ -133,10 +133,17 @@ export async function whyUnreachable(url: string, error: unknown): Promise<strin
   if (!isInPage()) return `cannot be reached (${(cause as { code?: string }).code ?? describe(cause)})`;
   if (!navigator.onLine) return 'cannot be reached, because this browser is offline';
   const request = { mode: 'no-cors', credentials: 'omit', signal: AbortSignal.timeout(10_000) } as const;
+  let isForbidden = false;
+  const forbid = () => (isForbidden = true);
+  addEventListener('securitypolicyviolation', forbid);
   const answers = await fetch(url, request).then(
     () => true,
-    () => false,
+    () => new Promise<false>((resolve) => setTimeout(() => resolve(false))), // a violation is reported in a later task
   );
+  removeEventListener('securitypolicyviolation', forbid);
+  const { origin } = new URL(url);
+  if (isForbidden)
+    return `is not allowed by the Content-Security-Policy of this page. The host of the page must add ${origin} to connect-src`;
   return answers ? 'does not allow other sites to read it (CORS)' : 'does not answer';
 }
 

@@ -1,11 +1,11 @@
 /** Starts an engine worker and reports when it fails, also after its start. */
 
-import { WorkerDiedError } from '../../src/workers/remoteEngine.ts';
+import { untilReady, WorkerDiedError } from '../../src/workers/remoteEngine.ts';
 import { MissingPartError } from './configs.ts';
 
 interface EngineWorker {
   worker: Worker;
-  /** Rejects when the worker cannot be started or dies. */
+  /** Rejects when the worker cannot be started, does not answer in time, or dies. */
   died: Promise<never>;
 }
 
@@ -20,9 +20,15 @@ export function startEngineWorker(): EngineWorker {
     worker.addEventListener('messageerror', () =>
       reject(new WorkerDiedError('The engine sent a message that could not be decoded.')),
     );
+    const silent = () => reject(new WorkerDiedError(`Its script did not answer within ${LIMIT_MS / 1000} seconds.`));
+    const timer = setTimeout(silent, LIMIT_MS);
+    void untilReady(worker).then(() => clearTimeout(timer));
   });
   died.catch(() => {}); // callers that await the worker get the error
   return { worker, died };
 }
+
+/** Milliseconds within which the script of a worker must be loaded and answer. */
+const LIMIT_MS = 30_000;
 
 const NOT_LOADED = "The engine's script could not be loaded. Reload the page.";

@@ -4,6 +4,7 @@ import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { show } from '../../src/grpo/config/tree.ts';
 import { changedKeys, parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import { type RunChange, rulesAt } from '../storage/runChanges.ts';
+import { algorithmName } from './settings/fields.ts';
 import { nameOf } from '../storage/saved.ts';
 import type { SavedRun } from '../storage/savedRuns.ts';
 
@@ -29,7 +30,9 @@ const ORDER = Object.keys(NAMES);
 
 /** Returns the differences, most important first. `before` is the text of config.yaml. */
 export const changeWords = (before: string, after: TrainConfig): string[] =>
-  sorted(before, after).map(({ key, before, after }) => `${NAMES[key] ?? key} ${word(before)} \u2192 ${word(after)}`);
+  sorted(before, after).map(
+    ({ key, before, after }) => `${NAMES[key] ?? key} ${word(key, before)} \u2192 ${word(key, after)}`,
+  );
 
 function sorted(before: string, after: TrainConfig) {
   const rank = (key: string) => (ORDER.includes(key) ? ORDER.indexOf(key) : ORDER.length);
@@ -81,7 +84,7 @@ function settingsIn(before: string, after: TrainConfig): string[] {
     compared.set(
       key,
       sorted(before, after).map(
-        ({ key, after }) => `${SHORT[key] ?? NAMES[key] ?? key.split('.').at(-1)} ${word(after)}`,
+        ({ key, after }) => `${SHORT[key] ?? NAMES[key] ?? key.split('.').at(-1)} ${word(key, after)}`,
       ),
     );
   return compared.get(key)!;
@@ -91,9 +94,10 @@ function settingsIn(before: string, after: TrainConfig): string[] {
 const rulesIn = (changes: readonly RunChange[]): string[] =>
   Object.values(rulesAt(changes, Infinity)).flatMap((rule) => (rule ? [rule.name] : []));
 
-function word(value: unknown): string {
+function word(key: string, value: unknown): string {
   if (value === undefined) return 'none';
   if (typeof value === 'number' && value !== 0 && Math.abs(value) < 0.001)
     return value.toExponential().replace('e-', 'e\u2212');
-  return typeof value === 'string' ? value : show(value);
+  if (typeof value !== 'string') return show(value);
+  return key === 'algorithm.name' ? algorithmName(value) : value;
 }

@@ -1,6 +1,6 @@
 /** A run of the page: a TrainingRun on sessions in workers. It can be paused, and evaluates its start weights between steps. */
 
-import { isEngineLost } from '../../src/errors.ts';
+import { isA, isEngineLost, NoAdapterError } from '../../src/errors.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { checkFirstPrompts } from '../../src/extensions/checks/index.ts';
 import { Evaluation } from '../../src/grpo/generate/validate.ts';
@@ -178,8 +178,11 @@ export class Run {
   async #open(aborted: Promise<never>): Promise<Session> {
     const { config, hub, events, warm } = this.#options;
     this.#options.warm = undefined;
-    const given = await Promise.race([warm?.catch(() => undefined), aborted]).catch((error: unknown) => {
-      void warm?.then((unused) => unused.close());
+    const opened = warm?.catch((error: unknown) => {
+      if (isA(error, NoAdapterError)) throw error; // another session would wait for the GPU as long
+    });
+    const given = await Promise.race([opened, aborted]).catch((error: unknown) => {
+      void warm?.then((unused) => unused.close()).catch(() => {});
       throw error;
     });
     const onDownload = (progress: DownloadProgress) => events.onDownload(progress);

@@ -1,6 +1,6 @@
 /** Chooses a device's adapter, and describes it: its name and its features. */
 
-import { NoAdapterError } from '../errors.ts';
+import { isInPage, NoAdapterError } from '../errors.ts';
 
 export interface AdapterSummary {
   vendor: string;
@@ -21,6 +21,21 @@ export const bindingBytes = ({
 }: Pick<GPUSupportedLimits, 'maxStorageBufferBindingSize' | 'maxBufferSize'>): number =>
   Math.floor(Math.min(maxStorageBufferBindingSize, maxBufferSize) / 256) * 256;
 
+/** Milliseconds within which the browser must answer a request for an adapter or a device. */
+const ANSWER_MS = 30_000;
+
+/** Returns the answer to a request. Throws NoAdapterError if it takes too long: a GPU process that hangs rejects no request. */
+async function inTime<T>(request: Promise<T>, what: 'adapter' | 'device'): Promise<T> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_, reject) => {
+    const message =
+      `The GPU gave out no ${what} within ${ANSWER_MS / 1000} seconds. ` +
+      `Close other programs that use it, then ${isInPage() ? 'restart the browser and reload the page' : 'start again'}.`;
+    timer = setTimeout(() => reject(new NoAdapterError(message)), ANSWER_MS);
+  });
+  return Promise.race([request, late]).finally(() => clearTimeout(timer));
+}
+
 /** True if the adapter that `openAdapter` would choose supports 16-bit floats in shaders. */
 export async function offersHalves(): Promise<boolean> {
   const adapter = await globalThis.navigator?.gpu?.requestAdapter({ powerPreference: 'high-performance' });
@@ -38,7 +53,7 @@ export async function requestAdapter(): Promise<GPUAdapter> {
     throw new NoAdapterError(
       'This environment has no WebGPU (navigator.gpu is undefined). Use a browser with WebGPU, or in Node call installWebGpu() of "webgrpo/node" first.',
     );
-  const adapter = await gpu.requestAdapter({ powerPreference: 'high-performance' });
+  const adapter = await inTime(gpu.requestAdapter({ powerPreference: 'high-performance' }), 'adapter');
   if (!adapter)
     throw new NoAdapterError(
       'WebGPU found no adapter. In headless Chromium pass --enable-unsafe-webgpu; in Node install a Chromium, whose software driver is found, or set VK_ICD_FILENAMES to a Vulkan driver.',
@@ -51,7 +66,7 @@ export async function openAdapter(): Promise<{ device: GPUDevice; summary: Adapt
   const adapter = await requestAdapter();
   const wanted: GPUFeatureName[] = ['shader-f16', 'subgroups', 'timestamp-query'];
   const limits = adapter.limits;
-  const device = await adapter.requestDevice({
+  const asked = adapter.requestDevice({
     requiredFeatures: wanted.filter((f) => adapter.features.has(f)),
     requiredLimits: {
       maxStorageBufferBindingSize: limits.maxStorageBufferBindingSize,
@@ -60,6 +75,7 @@ export async function openAdapter(): Promise<{ device: GPUDevice; summary: Adapt
       maxComputeWorkgroupStorageSize: limits.maxComputeWorkgroupStorageSize,
     },
   });
+  const device = await inTime(asked, 'device');
   return { device, summary: summaryOf(adapter.info, device.features) };
 }
 

@@ -99,6 +99,10 @@ export async function createRemoteEngine(worker: Worker, spec: RemoteEngineSpec)
   };
 }
 
+/** Resolves once the script of a worker has been loaded and answers. */
+export const untilReady = (worker: Worker): Promise<unknown> =>
+  (apiOf(worker) as unknown as { isReady: Promise<unknown> }).isReady; // comlink asks the worker for any property
+
 const apis = new WeakMap<Worker, Comlink.Remote<EngineApi>>();
 
 /**

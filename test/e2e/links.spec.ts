@@ -68,13 +68,13 @@ test('a result from a link is shown as a shared run, as text, and starts nothing
   await page.clock.install();
   await page.goto(`${address({ seed: 3, hub: 'https://hub.example', autostart: '' })}#r=${await sent()}`);
   const run = page.getByRole('region', { name: 'Shared run' });
-  await expect(run).toContainText('Word problems with a calculator, by grpo, 80 steps, seed 3, 8 min, on <img src=x');
+  await expect(run).toContainText('Word problems with a calculator, by GRPO, 80 steps, seed 3, 8 min, on <img src=x');
   await expectPoints(page, 'reward', 80);
   await expectPoints(page, 'pass', 5);
   const card = run.locator('canvas');
   await expect(card).toHaveAttribute(
     'aria-label',
-    /^webgrpo: Word problems with a calculator, by grpo\n0\.39 \u2192 0\.96 /,
+    /^webgrpo: Word problems with a calculator, by GRPO\n0\.39 \u2192 0\.96 /,
   );
   await expect(page.getByRole('group', { name: 'Choose a task' }), 'nothing else is shown').toBeHidden();
   await expect(page.getByRole('button', { name: 'Start' })).toHaveCount(0);
@@ -108,7 +108,7 @@ test('"Run it here" trains by the settings of the link, and the link of that run
   await expect(result.getByText('Text copied.')).toBeVisible();
   const text = await page.evaluate(() => navigator.clipboard.readText());
   expect(text).toMatch(
-    /^webgrpo: Word problems with a calculator, by grpo\n\d\.\d\d \u2192 \d\.\d\d pass@1 on held-out problems, before training and after 2 steps\n/,
+    /^webgrpo: Word problems with a calculator, by GRPO\n\d\.\d\d \u2192 \d\.\d\d pass@1 on held-out problems, before training and after 2 steps\n/,
   );
   expect(text).toContain('seed 5');
   const answers = /\n\nHeld-out problem \d: .+\nBefore training \(\w+\): .+\nAfter step 2 \(\w+\): .+$/.exec(text)![0];

@@ -81,3 +81,37 @@ testInFull('a real engine repeats a reloaded run bit for bit', async ({ page, br
   await expect(page.locator('.replayed')).toHaveText(/(\d+) of \1 steps bit for bit as logged\.$/);
   await whole.close();
 });
+
+/** Calls that open a GPU in the engine's worker. */
+const OPENING = { adapter: 'GPU.prototype.requestAdapter', device: 'GPUAdapter.prototype.requestDevice' };
+
+for (const [what, call] of Object.entries(OPENING))
+  testInFull(
+    `a GPU that never gives out the ${what} in the worker: Stop ends the wait, and so does a limit`,
+    async ({ page }) => {
+      onlyOnReal();
+      const hold = `{
+      const { setTimeout } = globalThis;
+      ${call} = () => new Promise(() => {});
+      globalThis.setTimeout = (then, ms) => (ms === 30_000 ? (globalThis.passLimit = then) : setTimeout(then, ms));
+    }`;
+      await page.route(/engine\.worker/, async (route) => {
+        const response = await route.fetch();
+        await route.fulfill({ response, body: `${hold}\n${await response.text()}` });
+      });
+      await openPage(page, TINY);
+      await page.getByRole('button', { name: 'Start' }).click();
+      await page.getByRole('button', { name: 'Stop', exact: true }).click();
+      await expectState(page, 'done');
+      await expect(page.getByText('Stopped during a step.')).toBeVisible();
+      await page.getByRole('button', { name: 'New run' }).click();
+      await expect.poll(() => page.workers().length).toBe(1);
+      const [worker] = page.workers();
+      await expect.poll(() => worker.evaluate('typeof passLimit')).toBe('function');
+      await worker.evaluate('passLimit()');
+      await expectState(page, 'failed');
+      await expect(page.locator('.notice.error')).toHaveText(
+        `No GPU found. The GPU gave out no ${what} within 30 seconds. Close other programs that use it, then restart the browser and reload the page.`,
+      );
+    },
+  );

@@ -79,16 +79,21 @@ test('with WebGPU but no adapter the page says where to look', async ({ page }) 
   await expect(page.getByText('chrome://gpu')).toBeVisible();
 });
 
-test('a browser that refuses an adapter, or never answers, is reported after 10 seconds', async ({ page }) => {
-  await page.addInitScript(() => {
-    // The test decides when the page's time limit of ten seconds passes.
+/** Lets the test decide when a time limit of the page passes: it calls `passLimit()` in the page. */
+const holdLimit = (page: Page, limitMs: number) =>
+  page.addInitScript((held) => {
     const { setTimeout } = window;
     const withoutLimit = (then: () => void, ms?: number) => {
-      if (ms !== 10_000) return setTimeout(then, ms);
+      if (ms !== held) return setTimeout(then, ms);
       Object.assign(globalThis, { passLimit: then });
       return 0;
     };
     window.setTimeout = withoutLimit as typeof window.setTimeout;
+  }, limitMs);
+
+test('a browser that refuses an adapter, or never answers, is reported after 10 seconds', async ({ page }) => {
+  await holdLimit(page, 10_000);
+  await page.addInitScript(() => {
     const refused = Promise.reject(new Error('GPU process crashed.'));
     refused.catch(() => {});
     const adapterFound = location.hash === '#refused' ? refused : new Promise<never>(() => {});
@@ -137,16 +142,30 @@ test('over http from another machine, the page says why it cannot train', async 
     await page.getByRole('button', { name: 'Copy text' }).click();
     await expect(page.getByText('This browser does not let a page copy that.')).toBeVisible();
   });
+  await test.step('a room link says the same, and cannot be joined', async () => {
+    await page.goto(`http://teacher.test/?room=ws://10.0.0.9:9#code=SU${'A'.repeat(56)}`);
+    await expect(page.locator('#notices')).toContainText('loaded over plain http from another machine');
+    await expect(page.getByRole('button', { name: 'Join' })).toBeDisabled();
+  });
   expect(errors).toEqual([]);
   await page.unrouteAll({ behavior: 'ignoreErrors' }); // parts that are still being loaded
 });
 
-for (const policy of ["connect-src 'self'", "default-src 'self'"])
+/** Policies of a host, and what becomes of an applied rule, which runs in QuickJS (wasm) in a worker made from a blob. */
+const POLICIES: Readonly<Record<string, RegExp>> = {
+  "connect-src 'self'": /^"?reward length/i,
+  "default-src 'self'": /worker\. The host of the page must add blob: to worker-src\.$/,
+  "default-src 'self'; worker-src 'self' blob:":
+    /WebAssembly\. The host of the page must add 'wasm-unsafe-eval' to script-src\.$/,
+  "default-src 'self'; worker-src 'self' blob:; script-src 'self' 'wasm-unsafe-eval'": /^"?reward length/i,
+};
+
+for (const [policy, said] of Object.entries(POLICIES))
   testIf(policy.startsWith('connect'))(
-    `a host's policy that allows only its own files does not stop the page: ${policy}`,
+    `a host's policy that allows only its own files does not stop the page, and rules work or name what it lacks: ${policy}`,
     async ({ page }) => {
       if (policy.startsWith('default')) onlyBuilt(); // the development server writes styles into the page
-      await page.route('/?*', async (route) => {
+      await page.route(/\/(\?.*)?$|\.js$/, async (route) => {
         const response = await route.fetch();
         const headers = { ...response.headers(), 'content-security-policy': policy };
         await route.fulfill({ response, headers });
@@ -154,6 +173,12 @@ for (const policy of ["connect-src 'self'", "default-src 'self'"])
       await openPage(page, TINY);
       await page.getByRole('button', { name: 'Start' }).click();
       await expectState(page, 'done');
+      await page.getByRole('button', { name: /^Change reward, loss/ }).click();
+      await page.getByLabel('Preset').selectOption('reward length');
+      await page.getByRole('button', { name: 'Apply' }).click();
+      await expect(page.locator('#rules .standing')).toHaveText(said);
+      const numbers = page.locator('#rules .cm-gutters');
+      await expect(numbers, 'the editor has its style').toHaveCSS('display', 'flex');
     },
   );
 
@@ -243,7 +268,7 @@ test('an engine that dies repeatedly is reported, and the run can be continued',
   // The page waits for some seconds before it opens another engine. Here these waits take no time.
   await page.addInitScript(() => {
     const { setTimeout } = window;
-    const withoutSeconds = (then: () => void, ms = 0) => setTimeout(then, ms < 1000 ? ms : 0);
+    const withoutSeconds = (then: () => void, ms = 0) => setTimeout(then, ms < 1000 || ms > 5000 ? ms : 0);
     window.setTimeout = withoutSeconds as typeof window.setTimeout;
   });
   await openPage(page, { ...TINY, steps: 3, 'trainer.saveFreq': 1 });
@@ -266,7 +291,10 @@ test('an engine that dies repeatedly is reported, and the run can be continued',
   await expectStep(page, 3);
 });
 
-test('an engine whose script is missing, broken or throws is an error, not a wait', async ({ page }) => {
+test('an engine whose script is missing, broken, silent or throws is an error, and Stop ends the wait for it', async ({
+  page,
+}) => {
+  await holdLimit(page, 30_000);
   const script = { contentType: 'text/javascript' };
   await page.route(/engine\.worker/, (route) => route.fulfill({ status: 404, body: '' }));
   await openPage(page, TINY);
@@ -282,6 +310,20 @@ test('an engine whose script is missing, broken or throws is an error, not a wai
     await expectState(page, 'failed');
     await expect(page.locator('#notices')).toContainText(said);
   }
+  await page.route(/engine\.worker/, (route) => route.fulfill({ ...script, body: '' }));
+  const startSilent = async () => {
+    await page.getByRole('button', { name: 'New run' }).click();
+    await expect.poll(() => page.workers().length).toBe(1);
+  };
+  await startSilent();
+  await page.evaluate('passLimit()');
+  await expectState(page, 'failed');
+  await expect(page.locator('#notices')).toContainText(
+    'The engine stopped. Its script did not answer within 30 seconds. Start again. If it stops again, reload the page.',
+  );
+  await startSilent();
+  await page.getByRole('button', { name: 'Stop', exact: true }).click();
+  await expectState(page, 'done');
   await expect(page.locator('.offer'), 'nothing was trained').toHaveCount(0);
   await expect(page.locator('#runs')).toContainText('Runs are saved here while they train');
 });

@@ -4,7 +4,7 @@ import { delimiter, join } from 'node:path';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { NoAdapterError } from '../../src/errors.ts';
 import { checkDrivers, restLoop } from '../../src/cli/dawn.ts';
-import { requestAdapter } from '../../src/gpu/adapter.ts';
+import { openAdapter, requestAdapter } from '../../src/gpu/adapter.ts';
 import { hasGpuDevice, hasVulkanDriver } from '../../src/cli/chromium.mjs';
 
 const turns = async (n: number) => {
@@ -88,3 +88,27 @@ test('without WebGPU a page that is not secure is told so, and any other place w
     await expect(requestAdapter()).rejects.toThrow(words);
   }
 });
+
+test.each(['adapter', 'device'])(
+  'a GPU that never gives out the %s ends in a sentence after 30 seconds',
+  async (what) => {
+    onTestFinished(() => void vi.unstubAllGlobals());
+    onTestFinished(() => void vi.useRealTimers());
+    vi.useFakeTimers();
+    const never = new Promise(() => {});
+    const adapter = { features: new Set(), limits: {}, requestDevice: () => never };
+    vi.stubGlobal('navigator', {
+      gpu: { requestAdapter: () => (what === 'adapter' ? never : Promise.resolve(adapter)) },
+    });
+    const opened = openAdapter().then(
+      () => 'opened',
+      (error: unknown) => String(error),
+    );
+    await vi.advanceTimersByTimeAsync(29_999);
+    expect(await Promise.race([opened, Promise.resolve('waits')])).toBe('waits');
+    await vi.advanceTimersByTimeAsync(1);
+    expect(await opened).toBe(
+      `NoAdapterError: The GPU gave out no ${what} within 30 seconds. Close other programs that use it, then start again.`,
+    );
+  },
+);

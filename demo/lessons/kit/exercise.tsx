@@ -2,6 +2,7 @@
 
 import { signal, useSignal } from '@preact/signals';
 import type { ComponentType } from 'preact';
+import { describe } from '../../../src/errors.ts';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import {
   check,
@@ -104,7 +105,7 @@ function Code({ exercise }: { exercise: CodeExercise | LoopExercise | KernelExer
             : await checkLoop(exercise, code.peek(), { onStep, signal: stop.signal });
       if (checked) show(checked);
     } catch (error) {
-      show({ ok: false, says: `The sandbox did not start (${String(error)}). Reload the page and run it again.` });
+      show({ ok: false, says: `The check did not run: ${describe(error)}` });
     } finally {
       setRunning(undefined);
       setProgressed('');

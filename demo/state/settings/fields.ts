@@ -1,6 +1,7 @@
 /** Fields of the settings form, in their order. */
 
 import { RECIPES } from '../../../src/grpo/config/recipes.ts';
+import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import { POLICY_LOSSES } from '../../../src/grpo/losses/index.ts';
 
 /** Names of settings fields, in the address and in the form. */
@@ -48,38 +49,58 @@ export const MORE: readonly Field[] = [
 
 export const FIELDS: readonly Field[] = [...FIRST, ...MORE];
 
-/** The algorithms, grouped by what they change, with one line about each. */
-export const ALGORITHM_GROUPS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+/** The algorithms, grouped by what they change: the name that papers use, and one line about each. */
+export const ALGORITHM_GROUPS: Readonly<
+  Record<string, Readonly<Record<string, readonly [name: string, line: string]>>>
+> = {
   'Compare the tries of a group': {
-    grpo: 'a try against the mean of its group',
-    dr_grpo: 'GRPO without its division by spread and length',
-    dapo: 'GRPO with a wider upper clip, groups with equal rewards are resampled',
-    rloo: 'a try against the mean of the others',
-    opo: 'a baseline weighted by length',
-    gpg: 'plain policy gradient against the mean of the group',
-    max_rl: 'rare successes weigh more',
-    grpo_passk: 'only the best try of a group counts',
-    gdpo: 'several rewards, each compared on its own',
+    grpo: ['GRPO', 'a try against the mean of its group'],
+    dr_grpo: ['Dr. GRPO', 'GRPO without its division by spread and length'],
+    dapo: ['DAPO', 'GRPO with a wider upper clip, groups with equal rewards are resampled'],
+    rloo: ['RLOO', 'a try against the mean of the others'],
+    opo: ['OPO', 'a baseline weighted by length'],
+    gpg: ['GPG', 'plain policy gradient against the mean of the group'],
+    max_rl: ['MaxRL', 'rare successes weigh more'],
+    grpo_passk: ['GRPO pass@k', 'only the best try of a group counts'],
+    gdpo: ['GDPO', 'several rewards, each compared on its own'],
   },
   'Compare with something else': {
-    remax: 'against the most likely try',
-    reinforce_plus_plus: 'against the mean of all tries of a step',
-    reinforce_plus_plus_baseline: 'first against the group, then against the step',
-    rae: 'against a running mean, for self-play',
-    turn_loo: 'turn by turn, for rewards of single turns',
+    remax: ['ReMax', 'against the most likely try'],
+    reinforce_plus_plus: ['REINFORCE++', 'against the mean of all tries of a step'],
+    reinforce_plus_plus_baseline: ['REINFORCE++ with baseline', 'first against the group, then against the step'],
+    rae: ['RAE (SPIRAL)', 'against a running mean, for self-play'],
+    turn_loo: ['Leave-one-out per turn', 'turn by turn, for rewards of single turns'],
   },
   'Bound the update in another way': {
-    gspo: 'one ratio for a whole try',
-    gmpo: 'the geometric mean of the ratios',
-    cispo: 'the weight is clipped, no token is dropped',
-    sapo: 'a soft gate instead of the clip',
-    luspo: 'GSPO without its length bias',
-    dppo_tv: 'drops tokens whose probability moved too far',
-    dppo_kl: 'the same, measured by KL',
-    clip_cov: 'no gradient for tokens that reduce entropy most',
-    kl_cov: 'a KL term on only those tokens',
-    dro: 'regression to the reward',
-    vespo: 'smooth weights for tries of older models',
-    reinforce: 'no clip, one importance weight per token',
+    gspo: ['GSPO', 'one ratio for a whole try'],
+    gmpo: ['GMPO', 'the geometric mean of the ratios'],
+    cispo: ['CISPO', 'the weight is clipped, no token is dropped'],
+    sapo: ['SAPO', 'a soft gate instead of the clip'],
+    luspo: ['LUSPO', 'GSPO without its length bias'],
+    dppo_tv: ['DPPO-TV', 'drops tokens whose probability moved too far'],
+    dppo_kl: ['DPPO-KL', 'the same, measured by KL'],
+    clip_cov: ['Clip-Cov', 'no gradient for tokens that reduce entropy most'],
+    kl_cov: ['KL-Cov', 'a KL term on only those tokens'],
+    dro: ['DRO', 'regression to the reward'],
+    vespo: ['VESPO', 'smooth weights for tries of older models'],
+    reinforce: ['REINFORCE', 'no clip, one importance weight per token'],
   },
 };
+
+const NAMES: ReadonlyMap<string, string> = new Map(
+  Object.values(ALGORITHM_GROUPS).flatMap((group) => Object.entries(group).map(([key, [name]]) => [key, name])),
+);
+
+/** Returns the name of an algorithm for people; a registered one has its key. */
+export const algorithmName = (key: string): string => NAMES.get(key) ?? key;
+
+/** Returns the algorithm of a config, with its loss if that is not the algorithm's own. */
+export function methodOf({ algorithm, actor }: TrainConfig): string {
+  const { lossMode } = actor.policyLoss;
+  const own = (RECIPES as Record<string, Recipe>)[algorithm.name]?.actor?.policyLoss?.lossMode ?? 'vanilla';
+  return `${algorithmName(algorithm.name)}${lossMode === own ? '' : ` with the loss ${lossMode}`}`;
+}
+
+interface Recipe {
+  actor?: { policyLoss?: { lossMode: string } };
+}

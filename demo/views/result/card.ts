@@ -6,6 +6,7 @@ import { parameterCount } from '../../../src/model/params.ts';
 import { plural } from '../../../src/ui/format.ts';
 import type { Measured } from '../../state/measured.ts';
 import { taskTitle } from '../../state/recipes.ts';
+import { methodOf } from '../../state/settings/fields.ts';
 import type { ComparedAnswer, Comparison } from '../../state/tries/comparison.ts';
 
 interface Source {
@@ -36,8 +37,8 @@ export function contentOf({ config, measured, adapter, model, comparison, change
   const { before, after, steps, seconds, trainedTokens, rewards } = measured;
   const size = model && `${millions(parameterCount(model))} parameters`;
   return {
-    title: `${taskTitle(config)}, by ${config.algorithm.name}`,
-    changed: changed,
+    title: `${taskTitle(config)}, by ${methodOf(config)}`,
+    changed,
     numbers: [...(before === undefined ? [] : [before.toFixed(2)]), after!.value.toFixed(2)],
     caption:
       `pass@1 on held-out problems, ${before === undefined ? '' : 'before training and '}after ${plural(after!.step, 'step')}`.trim(),

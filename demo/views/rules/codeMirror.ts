@@ -25,11 +25,25 @@ export interface CodeView {
 /** Creates an editor in an element. */
 export function createCodeView(parent: HTMLElement, { label, code, onChange }: CodeViewOptions): CodeView {
   const view = new EditorView({ parent, state: codeState({ label, code, onChange }) });
+  adoptStyle();
   return {
     setCode: (to) => view.dispatch(replacement(view.state, to)),
     mark: (problem) => view.dispatch(setDiagnostics(view.state, problem ? diagnosticsOf(view, problem) : [])),
     destroy: () => view.destroy(),
   };
+}
+
+let adopted: CSSStyleSheet | undefined;
+
+/** Adopts the text of the editor's style element if a host's policy (style-src) forbids the element. Policies allow a script's rules. */
+function adoptStyle(): void {
+  const forbidden = [...document.head.querySelectorAll('style')].find(({ sheet }) => !sheet);
+  if (!forbidden || adopted) return;
+  const sheet = (adopted = new CSSStyleSheet());
+  const update = () => void sheet.replaceSync(forbidden.textContent);
+  update();
+  new MutationObserver(update).observe(forbidden, { childList: true }); // extensions add rules later
+  document.adoptedStyleSheets.push(sheet);
 }
 
 /**

@@ -112,9 +112,9 @@ function Choices({ field: { name, choices = [] }, value }: { field: Field; value
       {unknown}
       {Object.entries(ALGORITHM_GROUPS).map(([group, algorithms]) => (
         <optgroup key={group} label={group}>
-          {Object.entries(algorithms).map(([algorithm, line]) => (
+          {Object.entries(algorithms).map(([algorithm, [title, line]]) => (
             <option key={algorithm} value={algorithm}>
-              {`${algorithm}: ${line}`}
+              {`${title}: ${line}`}
             </option>
           ))}
         </optgroup>

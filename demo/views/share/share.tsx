@@ -11,6 +11,7 @@ import { taskTitle } from '../../state/recipes.ts';
 import { changes, changesInWords } from '../../state/rules.ts';
 import { player, watchRecorded } from '../../recorded/recorded.ts';
 import { putSharedAway } from '../../state/shared.ts';
+import { methodOf } from '../../state/settings/fields.ts';
 import { formIsReady } from '../../state/settings/settings.ts';
 import { Recorded } from './recorded.tsx';
 import { measured } from '../../state/measured.ts';
@@ -61,7 +62,7 @@ function SharedRun() {
   if (!sent || !of) return null;
   const minutes = sent.seconds >= 60 ? `${Math.round(sent.seconds / 60)} min` : `${sent.seconds} s`;
   const facts = [
-    `${taskTitle(of)}, by ${of.algorithm.name}`,
+    `${taskTitle(of)}, by ${methodOf(of)}`,
     plural(sent.history.at(-1)!['training/global_step'], 'step'),
     `seed ${of.seed}`,
     ...(sent.seconds > 0 ? [minutes] : []),

@@ -6,10 +6,13 @@ import { config, history } from '../../state/page.ts';
 /** Explains the newest loss. */
 export function Loss() {
   const metrics = history.value.at(-1);
+  const said = metrics && explainLoss(metrics, config.value?.rollout.n);
   return (
     <>
       <h2>What a step learns from</h2>
-      <p id="loss">{(metrics && explainLoss(metrics, config.value?.rollout.n)) ?? 'Shown after the first step.'}</p>
+      <p id="loss" class={said ? '' : 'empty'}>
+        {said ?? 'Shown after the first step.'}
+      </p>
     </>
   );
 }

@@ -52,9 +52,9 @@ const isNothing = (advantage: number) => Math.abs(advantage) < 1e-9;
 
 /**
  * Returns one sentence: what the update can learn from the difference between these tries.
- * @param expected number of tries that the problem gets @param trains true if a run is active
+ * @param expected number of tries that the problem gets @param trains true if a run is active @param method name of the algorithm
  */
-export function whatItTeaches(group: Group, expected: number, trains: boolean): string {
+export function whatItTeaches(group: Group, expected: number, trains: boolean, method = 'GRPO'): string {
   const { tries } = group;
   const n = tries.length;
   const scores = tries.flatMap(({ score }) => score ?? []);
@@ -64,7 +64,7 @@ export function whatItTeaches(group: Group, expected: number, trains: boolean): 
   if (scores.every((score) => score === scores[0])) {
     const who = n === 1 ? 'The only try' : n === 2 ? 'Both tries' : `All ${n} tries`;
     if (advantages.every(isNothing))
-      return `${who} earned ${short(scores[0])}. GRPO compares the tries at a problem: equal rewards make none more likely, so the update skips them.`;
+      return `${who} earned ${short(scores[0])}. ${method} compares the tries at a problem: equal rewards make none more likely, so the update skips them.`;
   } else if (advantages.every(isNothing))
     return `Rewards differ (${range(scores)}), but all advantages are 0: no gradient.`;
   const right = tries.filter(isRight);
@@ -74,7 +74,7 @@ export function whatItTeaches(group: Group, expected: number, trains: boolean): 
     right.every(({ advantage }) => (advantage ?? 0) > 0) && wrong.every(({ advantage }) => (advantage ?? 0) < 0);
   if (sorted && split) {
     const [up, down] = [right, wrong].map((some) => signed(mean(some.map(({ advantage }) => advantage ?? 0))));
-    return `GRPO: ${right.length} of ${n} tries are correct. The update makes these more likely (advantage ${up}) and the others less likely (${down}).`;
+    return `${method}: ${right.length} of ${n} tries are correct. The update makes these more likely (advantage ${up}) and the others less likely (${down}).`;
   }
   const [up, down] = [advantages.filter((a) => a > 0), advantages.filter((a) => a < 0)];
   const size = (some: number[], most: (...of: number[]) => number) =>

@@ -8,6 +8,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import { hold, isHeld, looked, pickedGroup, showNewest, shownTries } from '../../state/tries/shown.ts';
 import { config, growing, tries as newestTries } from '../../state/page.ts';
+import { algorithmName } from '../../state/settings/fields.ts';
 import { form } from '../../state/settings/settings.ts';
 import { active } from '../../state/stage.ts';
 import { tokensOf } from '../../training/tokens.ts';
@@ -33,17 +34,19 @@ export function Tries() {
   if (!chosen)
     return (
       <p key="none" class="empty">
-        The model's answers, tool results and rewards will appear here.
+        The model tries each problem several times. The tries are compared, and the better ones become more likely. They
+        will appear here.
       </p>
     );
   const n = chosen.tries.length;
+  const method = algorithmName(configOf(tries[0].step)?.algorithm.name ?? 'grpo');
   return (
     <>
       <Loop />
       <div class="picker">
         <span class="label">
           {tries[0].step === 0 ? 'Before training' : `Step ${tries[0].step}`}, problem {groups.indexOf(chosen) + 1} of{' '}
-          {groups.length}
+          {Math.max(groups.length, problemsExpected(tries))}
         </span>
         <span class="choices">
           {n > FEW && (
@@ -64,7 +67,7 @@ export function Tries() {
       </div>
       <Problem key={`${tries[0].step} ${chosen.group}`} shown={chosen.tries[0]} />
       <Columns group={chosen} />
-      <p class="teaches">{whatItTeaches(chosen, triesExpected(chosen), active.value)}</p>
+      <p class="teaches">{whatItTeaches(chosen, triesExpected(chosen), active.value, method)}</p>
       <List group={chosen} all={all.value} />
     </>
   );

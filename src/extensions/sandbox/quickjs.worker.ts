@@ -174,11 +174,16 @@ interface Port {
   onmessage: ((event: { data: SandboxRequest }) => void) | null;
 }
 
+/** Only a policy makes these bytes fail to compile. */
+const NO_WASM =
+  "the Content-Security-Policy of this page forbids WebAssembly. The host of the page must add 'wasm-unsafe-eval' to script-src.";
+
 async function serve(): Promise<void> {
   const nodePort = globalThis.process?.getBuiltinModule?.('node:worker_threads')?.parentPort;
   const port = (nodePort ?? globalThis) as unknown as Port;
   const bytes = Uint8Array.from(atob(wasmUrl.slice(wasmUrl.indexOf(',') + 1)), (c) => c.charCodeAt(0));
-  const wasm = await WebAssembly.compile(bytes);
+  const wasm = await WebAssembly.compile(bytes).catch(() => port.postMessage({ kind: 'broken', why: NO_WASM }));
+  if (!wasm) return;
   let made: { quickjs: QuickJSWASMModule; memoryBytes: number } | undefined;
   let module: GuestModule | undefined;
   const answer = async (request: SandboxRequest): Promise<SandboxMessage> => {

@@ -84,7 +84,8 @@ export class Guest {
     const message = await this.#next(LOAD_MS);
     if (message?.kind === 'ready') return;
     this.end();
-    throw new Error(`the sandbox did not start: ${message ? JSON.stringify(message) : `${LOAD_MS / 1000} s passed`}`);
+    const why = message?.kind === 'broken' ? message.why : `it did not answer within ${LOAD_MS / 1000} s. Try again.`;
+    throw new Error(`The sandbox did not start: ${why}`);
   }
 
   /** Returns the output of a request, or how the request has broken the worker. A broken worker cannot be used again. */
@@ -123,6 +124,10 @@ function startWorker(code: string): WorkerPort {
   return typeof Worker === 'undefined' ? nodeWorker(code) : pageWorker(code);
 }
 
+/** The event of a worker that a policy forbids has no message. */
+const NO_WORKER =
+  'the Content-Security-Policy of this page forbids its worker. The host of the page must add blob: to worker-src.';
+
 function pageWorker(code: string): WorkerPort {
   const url = URL.createObjectURL(new Blob([code], { type: 'text/javascript' }));
   const worker = new Worker(url);
@@ -130,7 +135,7 @@ function pageWorker(code: string): WorkerPort {
     post: (request) => worker.postMessage(request),
     onMessage: (listener) =>
       worker.addEventListener('message', ({ data }: MessageEvent<SandboxMessage>) => listener(data)),
-    onError: (listener) => worker.addEventListener('error', ({ message }) => listener(message)),
+    onError: (listener) => worker.addEventListener('error', ({ message }) => listener(message ?? NO_WORKER)),
     end() {
       worker.terminate();
       URL.revokeObjectURL(url);
