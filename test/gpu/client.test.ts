@@ -9,6 +9,7 @@ import { createEngineHost } from '../../src/workers/engineHost.ts';
 import { createDeviceEngine, engineSizes } from '../../src/workers/localEngine.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
+import { workerAt } from '../stub.ts';
 
 test('episodes through a worker are continued, forked, streamed, rewarded and trained', async () => {
   const config = resolveTrainConfig({
@@ -23,7 +24,7 @@ test('episodes through a worker are continued, forked, streamed, rewarded and tr
   const { port1, port2 } = new MessageChannel();
   Comlink.expose(createEngineHost(createDeviceEngine), port1);
   port2.start();
-  const worker = Object.assign(port2, { terminate() {} }) as unknown as Worker;
+  const worker = workerAt(port2);
   const spec = {
     ...engineSizes(config),
     config: model,

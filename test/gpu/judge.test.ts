@@ -18,6 +18,7 @@ import { createDeviceEngine, createLocalEngine, engineSizes, type LocalEngine } 
 import { createEngineHost } from '../../src/workers/engineHost.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
+import { workerAt } from '../stub.ts';
 
 const task: SyncTask = {
   name: 'length',
@@ -137,7 +138,10 @@ test('in a worker, judge and policy are kept apart', async () => {
   Comlink.expose(createEngineHost(createDeviceEngine), port2);
   const files = { tokenizerJson, tokenizerConfigJson };
   const spec = { ...engineSizes(config), config: model, weights: START, ...files };
-  const remote = await createRemoteEngine(Object.assign(port1, { terminate: () => port1.close() }) as never, spec);
+  const remote = await createRemoteEngine(
+    workerAt(port1, () => port1.close()),
+    spec,
+  );
   const reply = engineCompletion(remote.judge!, remote.tokenizer, JUDGE);
   const samples: Sample[] = [];
   for (let step = 0; step < 2; step++)

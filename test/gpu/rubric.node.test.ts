@@ -25,6 +25,7 @@ import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { writeGenerator } from '../onnxModels.ts';
 import { isFull } from './full.ts';
 import { tinyConfig } from './tinyModel.ts';
+import { workerAt } from '../stub.ts';
 
 vi.setConfig({ testTimeout: 240_000 });
 
@@ -173,7 +174,7 @@ test('in a worker the judge has its own weights; gdpo normalises rule and criter
   const { port1, port2 } = new MessageChannel();
   Comlink.expose(createEngineHost(createDeviceEngine), port2);
   const remote = await createRemoteEngine(
-    Object.assign(port1, { terminate: () => port1.close() }) as never,
+    workerAt(port1, () => port1.close()),
     specOf(config),
   );
   const { samples } = await new GrpoTrainer({ config, task, engine: remote }).step();

@@ -235,13 +235,7 @@ describe('updates that use all samples', () => {
    * centre over the complete batch.
    */
   const WHOLE_RECIPES = [
-    'clip_cov',
-    'kl_cov',
-    'dro',
-    'reinforce_plus_plus',
-    'reinforce_plus_plus_baseline',
-    'remax',
-    'gdpo',
+    ...['clip_cov', 'kl_cov', 'dro', 'reinforce_plus_plus', 'reinforce_plus_plus_baseline', 'remax', 'gdpo'],
     'rae',
   ];
   /** All recipes except turn_loo, which needs rewards of turns. */

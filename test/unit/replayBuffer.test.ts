@@ -4,6 +4,7 @@ import { ReplayBuffer, ReplayedGroups } from '../../src/extensions/pipelines/rep
 import type { GeneratedStep } from '../../src/grpo/generate/samples.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { mulberry32 } from '../../src/model/random.ts';
+import { stub } from '../stub.ts';
 
 const sample = (group: number, score: number, step = 0): Sample => ({
   problem: { id: `${step}.${group}`, messages: [{ role: 'user', content: 'Ü?' }], answer: '7' },
@@ -31,10 +32,12 @@ const config = resolveTrainConfig({ name: 't', model: { path: 'x' }, algorithm: 
 function replaying(rewards: number[][][], buffer: ReplayBuffer): ReplayedGroups {
   const source = {
     generate: (step: number) =>
-      Promise.resolve({
-        samples: rewards[step - 1].flatMap((group, g) => group.map((score) => sample(g, score, step))),
-        metrics: { own: 1 },
-      } as unknown as GeneratedStep),
+      Promise.resolve(
+        stub<GeneratedStep>({
+          samples: rewards[step - 1].flatMap((group, g) => group.map((score) => sample(g, score, step))),
+          metrics: { own: 1 },
+        }),
+      ),
   };
   return new ReplayedGroups(source, config, buffer);
 }

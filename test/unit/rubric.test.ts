@@ -22,6 +22,7 @@ import { parseRubric, RUBRIC_PROMPT } from '../../src/extensions/rewards/rubric/
 import { judgedSample } from '../../src/extensions/rewards/rubric/prompt.ts';
 import { rubricReward } from '../../src/extensions/rewards/rubric/reward.ts';
 import type { ScoredSample, Task } from '../../src/tasks/task.ts';
+import { stub } from '../stub.ts';
 
 const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
 const tokenizer = new ChatTokenizer(tokenizerJson, tokenizerConfigJson);
@@ -339,7 +340,7 @@ describe('judges that fail', () => {
   const scoreBy = (logProbs: () => Promise<never>, onError: 'stop' | 'skip') => {
     const reward = { rubric: RUBRIC, timeoutS: 30 };
     const config = resolveTrainConfig({ name: 'x', model: { path: 'y' }, reward, trainer: { onError } });
-    const engine = { tokenizer, reference: { logProbs } } as unknown as TrainerEngine;
+    const engine = stub<TrainerEngine>({ tokenizer, reference: { logProbs } });
     const faults: UserCodeError[] = [];
     const scored = withModelRewards(task, config, engine);
     const options = generateOptions({ config, engine, task: scored, onFault: (fault) => faults.push(fault) }, 0, 1);
