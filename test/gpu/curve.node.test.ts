@@ -1,5 +1,5 @@
 /**
- * Compares 20 steps of a tiny model (every day 10), and fewer steps of some variants, to stored curves, on SwiftShader. A refactoring must keep every
+ * Compares 20 steps of a tiny model (every day 5), and fewer steps of some variants, to stored curves, on SwiftShader. A refactoring must keep every
  * number of test/fixtures/curve.json bit for bit. A commit that changes numbers on purpose writes the file again and explains why:
  *
  *   WRITE_CURVE=1 npm test -- gpu curve
@@ -46,7 +46,7 @@ interface Case {
 }
 
 const CASES: Record<string, Case> = {
-  grpo: { steps: 20, everyday: 10, config: { rollout: { n: 4, maxNumSeqs: 13 } } },
+  grpo: { steps: 20, everyday: 5, config: { rollout: { n: 4, maxNumSeqs: 13 } } },
   // Runs only with --full. Its stored numbers are older than the setting skipZeroAdvantages.
   'grpo, every sample computed': {
     steps: 20,
