@@ -19,6 +19,7 @@ import { createEngineHost } from '../../src/workers/engineHost.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
 import { workerAt } from '../stub.ts';
+import { scored } from '../samples.ts';
 
 const task: SyncTask = {
   name: 'length',
@@ -66,16 +67,8 @@ async function startJudge() {
   return judgeScorer({ complete, prompt, max: JUDGE.max });
 }
 
-const scoredOf = ({ problem, messages }: Sample): ScoredSample => ({
-  problem,
-  messages,
-  response: messages.findLast(({ role }) => role === 'assistant')!.content,
-  stopReason: 'completed',
-  numTurns: 1,
-  numToolCalls: 0,
-  numToolErrors: 0,
-  responseTokens: 0,
-});
+const scoredOf = ({ problem, messages }: Sample): ScoredSample =>
+  scored(messages.findLast(({ role }) => role === 'assistant')!.content, { problem, messages });
 
 test.each([
   ['a copy of the start weights', {}],

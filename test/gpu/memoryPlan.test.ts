@@ -2,7 +2,6 @@ import { expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
 import type { TrainLoss } from '../../src/model/engine.ts';
 import { loadModel } from '../../src/model/weights/load.ts';
-import { type LoraConfig, loraModules } from '../../src/model/lora/weights.ts';
 import type { OptimizerSpec } from '../../src/model/optimizer/spec.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
@@ -21,7 +20,7 @@ import {
 import type { RolloutEngine } from '../../src/rollout/types.ts';
 import { recipeSpec } from '../recipeSpec.ts';
 import { expectPlanned } from './planned.ts';
-import { tinyConfig } from './tinyModel.ts';
+import { loraOf, tinyConfig } from './tinyModel.ts';
 
 const config = {
   ...tinyConfig,
@@ -41,14 +40,7 @@ const spec: DeviceSpec = {
   rollout: { maxNumSeqs: 64, slotCapacity: 64, maxPrompts: 64, maxPromptLength: 64, maxBatchedTokens: 512 },
 };
 
-const lora: LoraConfig = {
-  rank: 8,
-  alpha: 16,
-  dropout: 0.1,
-  useRslora: false,
-  targetModules: loraModules('all-linear'),
-  seed: 1,
-};
+const lora = loraOf(8, { dropout: 0.1 });
 const ADAPTED = { ...spec, lora, enableGradientCheckpointing: true };
 
 const group = { prompt: Uint32Array.of(1, 2), samples: [{ tokens: Uint32Array.of(3, 4), mask: Uint8Array.of(1, 1) }] };

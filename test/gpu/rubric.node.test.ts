@@ -26,6 +26,7 @@ import { writeGenerator } from '../onnxModels.ts';
 import { isFull } from './full.ts';
 import { tinyConfig } from './tinyModel.ts';
 import { workerAt } from '../stub.ts';
+import { scored } from '../samples.ts';
 
 vi.setConfig({ testTimeout: 240_000 });
 
@@ -91,16 +92,10 @@ const float64Judge = (config: typeof MODEL, weights: TensorMap): RubricJudge => 
   },
 });
 
-const scoredOf = ({ problem, messages, trajectory }: Sample): ScoredSample => ({
-  problem,
-  messages,
-  response: messages.findLast(({ role }) => role === 'assistant')!.content,
-  stopReason: trajectory.stopReason,
-  numTurns: 1,
-  numToolCalls: 0,
-  numToolErrors: 0,
-  responseTokens: trajectory.responseIds.length,
-});
+const scoredOf = ({ problem, messages, trajectory: { stopReason, responseIds } }: Sample): ScoredSample =>
+  scored(messages.findLast(({ role }) => role === 'assistant')!.content, {
+    ...{ problem, messages, stopReason, responseTokens: responseIds.length },
+  });
 
 /** Compares every number of every sample to float64. Returns the number of different scores. */
 async function expectExact(samples: readonly Sample[], judge: RubricJudge, tolerance = 2e-5): Promise<number> {

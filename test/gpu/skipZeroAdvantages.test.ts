@@ -16,6 +16,7 @@ import { rng } from '../random.ts';
 import { scriptedEngine } from '../scriptedRuns.ts';
 import { isFull } from './full.ts';
 import { tinyConfig } from './tinyModel.ts';
+import { ENDED } from '../samples.ts';
 
 const PROMPTS = 6;
 const PER_PROMPT = 4;
@@ -67,10 +68,7 @@ async function samplesOf(config: TrainConfig, engine: TrainerEngine, silent: num
         mask: Uint8Array.from({ length }, (_, t) => (t % 4 === 2 ? 0 : 1)),
         logProbs: new Float32Array(length),
         logMass: new Float32Array(length),
-        stopReason: 'completed',
-        numTurns: 1,
-        numToolCalls: 0,
-        numToolErrors: 0,
+        ...ENDED,
       },
     };
   });

@@ -24,6 +24,7 @@ import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/work
 import { rng } from '../random.ts';
 import { isFull } from './full.ts';
 import { tinyConfig } from './tinyModel.ts';
+import { ENDED } from '../samples.ts';
 
 const PROMPTS = 7;
 const PER_PROMPT = 3;
@@ -69,10 +70,7 @@ async function offPolicySamples(
         mask: Uint8Array.from({ length }, (_, t) => (t % 4 === 2 ? 0 : 1)),
         logProbs: new Float32Array(length),
         logMass: new Float32Array(length),
-        stopReason: 'completed',
-        numTurns: 1,
-        numToolCalls: 0,
-        numToolErrors: 0,
+        ...ENDED,
       },
     };
   });

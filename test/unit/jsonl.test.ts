@@ -15,10 +15,11 @@ import { timedReward } from '../../src/grpo/generate/score.ts';
 import type { JsonlFile } from '../../src/extensions/tasks/jsonl/file.ts';
 import { lastNumber } from '../../src/extensions/tasks/jsonl/number.ts';
 import { type JsonlOptions, jsonlTask } from '../../src/extensions/tasks/jsonl/task.ts';
-import type { Problem, Reward, ScoredSample, Task } from '../../src/tasks/task.ts';
+import type { Problem, Reward, Task } from '../../src/tasks/task.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
 import { LIMITS, problem, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
 import { refusalOf } from '../refusal.ts';
+import { scored } from '../samples.ts';
 
 const GROUPED = [
   '10,000',
@@ -63,10 +64,8 @@ const taskOf = (text: string, options: Partial<JsonlOptions> = {}) =>
 const problemsOf = (text: string, options: Partial<JsonlOptions> = {}): Problem[] => [
   ...(jsonlTask({ train: file(text), val: file(text) }, options).heldOut(1e9) as Iterable<Problem>),
 ];
-const sampleOf = (problem: Problem, response: string): ScoredSample => ({
-  ...{ problem, response, messages: [{ role: 'assistant', content: response }], stopReason: 'completed' },
-  ...{ numTurns: 1, numToolCalls: 0, numToolErrors: 0, responseTokens: 1 },
-});
+const sampleOf = (problem: Problem, response: string) =>
+  scored(response, { problem, messages: [{ role: 'assistant', content: response }] });
 const rewardOf = async (answer: unknown, response: string, options: Partial<JsonlOptions>): Promise<Reward> => {
   const task = taskOf(lines({ prompt: 'q', answer }), options);
   return task.reward(sampleOf(await task.train(0, 1), response));

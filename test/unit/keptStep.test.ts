@@ -9,6 +9,7 @@ import type { Sample } from '../../src/grpo/update/batch.ts';
 import { readColumns, writeColumns } from '../../src/extensions/replay/columns.ts';
 import { stub } from '../stub.ts';
 import { refusalBy } from '../refusal.ts';
+import { ENDED } from '../samples.ts';
 
 const NAME = { step: 7, run: 'a run', config: 'abc' };
 const FILE = 'rollouts/step-7.safetensors';
@@ -132,10 +133,7 @@ const plainSample = (score: number): Sample => ({
     logProbs: Float32Array.of(-0.5, 0, -1),
     logMass: new Float32Array(3),
     weightVersions: Uint32Array.of(6, 0, 6),
-    stopReason: 'completed',
-    numTurns: 1,
-    numToolCalls: 0,
-    numToolErrors: 0,
+    ...ENDED,
   },
 });
 const two = [plainSample(1), plainSample(0)];

@@ -5,6 +5,7 @@ import type { GeneratedStep } from '../../src/grpo/generate/samples.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { mulberry32 } from '../../src/model/random.ts';
 import { stub } from '../stub.ts';
+import { ENDED } from '../samples.ts';
 
 const sample = (group: number, score: number, step = 0): Sample => ({
   problem: { id: `${step}.${group}`, messages: [{ role: 'user', content: 'Ü?' }], answer: '7' },
@@ -18,10 +19,7 @@ const sample = (group: number, score: number, step = 0): Sample => ({
     logProbs: Float32Array.of(-0.1 * step - 0.3, 0, -1.7),
     logMass: new Float32Array(3),
     weightVersions: Uint32Array.of(step, 0, step),
-    stopReason: 'completed',
-    numTurns: 1,
-    numToolCalls: 0,
-    numToolErrors: 0,
+    ...ENDED,
   },
 });
 const groupOf = (score: number) => ({ score, step: 1, samples: [sample(0, score)] });
