@@ -5,10 +5,10 @@ import { RECIPES } from '../../src/grpo/config/recipes.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { initWeights } from '../../src/model/params.ts';
 import type { Reward, ScoredSample, SyncTask, Task } from '../../src/tasks/task.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
-import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { createLocalEngine, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
 import type { ModelEngine } from '../../src/model/engine.ts';
+import { tinySpec } from './tinySpec.ts';
 
 /** The task rewards a property that differs between samples, so that rewards within each group differ. */
 const task: SyncTask = {
@@ -35,16 +35,7 @@ const configOf = (algorithm: object, actor: object = {}, reward: object = {}) =>
 
 let engine: LocalEngine;
 beforeAll(async () => {
-  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
-  const config = { ...tinyConfig, vocabSize: 512 };
-  const sizes = engineSizes(configOf({}, { useKlLoss: true }));
-  engine = await createLocalEngine({
-    ...sizes,
-    config,
-    weights: initWeights(config, 3),
-    tokenizerJson,
-    tokenizerConfigJson,
-  });
+  engine = await createLocalEngine(tinySpec(configOf({}, { useKlLoss: true })));
 });
 
 /** Initial weights of every run, so that runs can be compared. */

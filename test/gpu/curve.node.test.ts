@@ -10,18 +10,16 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import {
   createLocalEngine,
-  engineSizes,
   GrpoTrainer,
   gsm8kToolTask,
-  initWeights,
   type Metrics,
   type ModelConfig,
   resolveTrainConfig,
   type Sample,
 } from '../../src/index.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks.ts';
 import { isFull } from './full.ts';
 import { tinyConfig } from './tinyModel.ts';
+import { tinySpec } from './tinySpec.ts';
 
 const FILE = 'test/fixtures/curve.json';
 
@@ -100,15 +98,7 @@ async function curve({ steps, model: change = {}, config: asked }: Omit<Case, 'e
     trainer: { totalTrainingSteps: steps, testFreq: 10 },
   });
   const model = { ...MODEL, ...change };
-  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
-  const weights = initWeights(model, 9);
-  const engine = await createLocalEngine({
-    ...engineSizes(config),
-    config: model,
-    weights,
-    tokenizerJson,
-    tokenizerConfigJson,
-  });
+  const engine = await createLocalEngine(tinySpec(config, model, 9));
   // A random model answers nothing correctly. Any reward that differs between samples produces gradients.
   const task = gsm8kToolTask();
   const reward: typeof task.reward = ({ response }) => ({ score: response.length % 7, acc: response.length % 2 });

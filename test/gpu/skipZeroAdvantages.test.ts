@@ -9,14 +9,13 @@ import { stepTokens } from '../../src/grpo/update/stepTokens.ts';
 import type { CustomLoss } from '../../src/grpo/losses/types.ts';
 import { PolicyUpdater } from '../../src/grpo/update/updater.ts';
 import type { ModelEngine, PackedBatch, TensorMap } from '../../src/model/engine.ts';
-import { initWeights } from '../../src/model/params.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
-import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { createLocalEngine, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { rng } from '../random.ts';
 import { scriptedEngine } from '../scriptedRuns.ts';
 import { isFull } from './full.ts';
 import { tinyConfig } from './tinyModel.ts';
 import { ENDED } from '../samples.ts';
+import { tinySpec } from './tinySpec.ts';
 
 const PROMPTS = 6;
 const PER_PROMPT = 4;
@@ -38,15 +37,7 @@ const configOf = (algorithm: object, actor: object = {}, ofModel: object = {}) =
 const SMOOTH = { lr: 0.1, eps: 1, weightDecay: 0.1 };
 
 async function engineOf(ofModel: object = {}): Promise<LocalEngine> {
-  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
-  const sizes = engineSizes(configOf({}, { useKlLoss: true }, ofModel));
-  return createLocalEngine({
-    ...sizes,
-    config: model,
-    weights: initWeights(model, 3),
-    tokenizerJson,
-    tokenizerConfigJson,
-  });
+  return createLocalEngine(tinySpec(configOf({}, { useKlLoss: true }, ofModel), model));
 }
 
 const lengthOf = (s: number) => 3 + ((s * 5) % 11);
