@@ -69,7 +69,7 @@ test('on a desktop the tries are to the left of the curves, above the fold', asy
   await expect.poll(right, { message: 'the whole width is used' }).toBeGreaterThan(1850);
 });
 
-/** What a frame shows of the tries: the problem, whether the sentence about it is there, and the place of that sentence. */
+/** Tries in one frame: the shown problem, true if the sentence about it is there, and the place of that sentence. */
 interface Frame {
   shown: string;
   says: boolean;

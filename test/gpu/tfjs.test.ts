@@ -74,7 +74,7 @@ function expectTensorsClose(actual: TensorMap, expected: Map<string, ArrayLike<n
   }
 }
 
-/** What the WebGPU backend of tfjs says about its memory. */
+/** Memory counts of the WebGPU backend of tfjs. */
 type GpuMemory = MemoryInfo & { numBytesAllocatedInGPU: number };
 
 const plain = (tensors: TensorMap) => new Map(Array.from(tensors, ([name, { data }]) => [name, data]));
