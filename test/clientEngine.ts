@@ -10,6 +10,7 @@ import type { DrawnSoFar, GenerateRequest, Generation, RolloutEngine, RolloutSta
 import { noStats } from '../src/rollout/server/stats.ts';
 import { TINY_CONFIG } from './tinyConfig.ts';
 import { tokenizer } from './scriptedTurns.ts';
+import { stub } from './stub.ts';
 
 /**
  * A rollout engine that answers each request with the result of `says`. If `waits` is true for a request, its first token is shown, and the
@@ -117,7 +118,7 @@ export function talkingRun({
   });
   const rollout = new TalkingEngine(own);
   const vocabSize = own.vocabSize;
-  const model = { name: 'wgsl', config: { ...TINY_CONFIG, vocabSize } } as unknown as TrainerEngine['model'];
+  const model = stub<TrainerEngine['model']>({ name: 'wgsl', config: { ...TINY_CONFIG, vocabSize } });
   const engine = { tokenizer: own, rollout, model };
   const trainer = new ClientTrainer({ config, engine, limits });
   return { trainer, rollout, config, engine };

@@ -1,8 +1,11 @@
 /** Runs the command line in the test's own process, collects its output, and sends it signals. */
 
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { main } from '../src/cli/main.ts';
 import type { Io, Signal } from '../src/cli/process/io.ts';
+import type { Metrics } from '../src/grpo/metrics.ts';
 import { collectWeights } from '../src/model/checkpoint/checkpoint.ts';
 import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
 import { deferred, type Gate } from './scripted/gate.ts';
@@ -79,6 +82,16 @@ export class RunningCommand {
     });
   }
 }
+
+/** Returns the values of a file with one JSON value per line. */
+export const linesIn = <T>(path: string): T[] =>
+  readFileSync(path, 'utf8')
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as T);
+
+/** Returns the metrics that a run has written into its folder. */
+export const metricsIn = (folder: string): Metrics[] => linesIn(join(folder, 'metrics.jsonl'));
 
 /** Runs a command to its end. */
 export const webgrpo = (args: readonly string[], around?: Around) => new RunningCommand(args, around).done;

@@ -2,16 +2,15 @@
 
 import { execFileSync, spawn } from 'node:child_process';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { jetstreamManager } from '@nats-io/jetstream';
 import { connect } from '@nats-io/transport-node';
 import type { NatsConnection } from '@nats-io/nats-core';
 import { findNatsServer, type ServerOptions } from '../src/cli/room/natsServer.ts';
 import { type OwnServer, startOwn } from '../src/cli/room/openRoom.ts';
 import { type Connect, enter } from '../src/extensions/rooms/connect.ts';
 import { CONTROLLER, WORKER_RIGHTS } from '../src/extensions/rooms/names.ts';
-import { portOf } from './hubServer.ts';
 
 export const connectByTcp: Connect = (options) => connect(options);
 
@@ -81,29 +80,18 @@ export class TestRoom {
     this.#server = await startOwn(options);
   }
 
+  /** Deletes everything that a run has stored on the server, for the next run. */
+  async empty(): Promise<void> {
+    const connection = await this.connect();
+    const { streams } = await jetstreamManager(connection);
+    for await (const { config } of streams.list()) await streams.delete(config.name);
+    await connection.close();
+  }
+
   async end(): Promise<void> {
     await this.#server.stop();
     await rm(this.folder, { recursive: true, force: true });
   }
-}
-
-/** Returns a free port whose next port is free as well. */
-export async function freePort(): Promise<number> {
-  for (;;) {
-    const first = await listen(0);
-    const port = portOf(first);
-    const second = await listen(port + 1).catch(() => undefined);
-    for (const server of [first, second]) await new Promise((done) => (server ? server.close(done) : done(undefined)));
-    if (second) return port;
-  }
-}
-
-function listen(port: number) {
-  const server = createServer();
-  return new Promise<typeof server>((done, fail) => {
-    server.once('error', fail);
-    server.listen(port, '127.0.0.1', () => done(server));
-  });
 }
 
 /** Creates a self-signed certificate for 127.0.0.1 only. */
@@ -118,11 +106,10 @@ export function selfSigned(folder: string): { cert: string; key: string } {
 /** Starts a NATS server that stands for an existing one, with two users set up by its administrator, as docs/guides/rooms.md describes. */
 export async function runningServer({ jetStream = true } = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'webgrpo-nats-'));
-  const port = await freePort();
   const list = (subjects: string[]) => `{ allow: ${JSON.stringify(subjects)} }`;
   const { publish, subscribe } = WORKER_RIGHTS;
   const lines = [
-    `listen: "127.0.0.1:${port}"`,
+    'listen: "127.0.0.1:-1"', // any free port
     ...(jetStream ? [`jetstream { store_dir: "${folder}" }`] : []),
     `accounts { ROOM { ${jetStream ? 'jetstream: enabled, ' : ''}users: [`,
     '  { user: controller, password: "c:1" }',
@@ -132,11 +119,11 @@ export async function runningServer({ jetStream = true } = {}) {
   await writeFile(join(folder, 'nats.conf'), lines.join('\n'));
   const server = spawn(findNatsServer(), ['-c', join(folder, 'nats.conf')], { stdio: ['ignore', 'ignore', 'pipe'] });
   const ended = new Promise((done) => server.once('exit', done));
-  await new Promise<void>((ready, fail) => {
+  const port = await new Promise<string>((ready, fail) => {
     let said = '';
     server.stderr.on('data', (data) => {
       said += String(data);
-      if (said.includes('Server is ready')) ready();
+      if (said.includes('Server is ready')) ready(/Listening for client connections on .*:(\d+)/.exec(said)![1]);
     });
     void ended.then(() => fail(new Error(said)));
   });

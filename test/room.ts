@@ -23,7 +23,7 @@ export const madeUp = (uid: string, sample: number, tokens = 8): ExperienceRecor
   columns: { response: new Uint32Array(tokens).fill(sample), reward: 1, sample: `answer of ${uid}` },
 });
 
-export const checkMadeUp: NatsRollouterOptions['check'] = ({ columns }, _, group) =>
+const checkMadeUp: NatsRollouterOptions['check'] = ({ columns }, _, group) =>
   columns['sample'] === `answer of ${uidOfGroup(group)}` ? undefined : 'tokens';
 
 export interface FakeWorker {
@@ -111,6 +111,8 @@ export interface ControllerOptions extends Omit<Partial<RoomOptions>, 'now'> {
   secondShare?: number;
   /** First byte of the weights. */
   weights?: number;
+  /** Called after each trained group with their number. */
+  onTrained?: (trained: number) => Promise<void>;
 }
 
 /** A controller with a trainer that only counts. `saved` is a checkpoint to resume from. */
@@ -125,7 +127,7 @@ export class Controller {
    */
   readonly clock: { ms: number };
   readonly #ticking: ReturnType<typeof setInterval>;
-  readonly #options: Required<Pick<ControllerOptions, 'n' | 'batch' | 'ahead'>>;
+  readonly #options: Required<Pick<ControllerOptions, 'n' | 'batch' | 'ahead' | 'onTrained'>>;
   readonly #connection: NatsConnection;
   readonly #killed = new AbortController();
 
@@ -136,9 +138,16 @@ export class Controller {
     options: ControllerOptions,
     clock: { ms: number },
   ) {
-    const { n = 4, batch = 2, ahead = 8, maxBytes = Infinity, check = checkMadeUp } = options;
+    const {
+      n = 4,
+      batch = 2,
+      ahead = 8,
+      maxBytes = Infinity,
+      check = checkMadeUp,
+      onTrained = async () => {},
+    } = options;
     this.#connection = connection;
-    this.#options = { n, batch, ahead };
+    this.#options = { n, batch, ahead, onTrained };
     this.host = host;
     this.saved = saved;
     this.clock = clock;
@@ -168,7 +177,7 @@ export class Controller {
 
   /** Trains until `count` groups are trained. Rejects if the controller is killed. */
   async train(count: number): Promise<void> {
-    const { n, batch, ahead } = this.#options;
+    const { n, batch, ahead, onTrained } = this.#options;
     const { saved } = this;
     await this.rollouter.updateWeights(saved.trained.length);
     const under = Array.from({ length: saved.begun }, (_, i) => groupOf(i));
@@ -182,6 +191,7 @@ export class Controller {
         const taking = this.queue.takeGroup(n, this.#killed.signal);
         const records = await Promise.race([taking, this.rollouter.failed]);
         saved.trained.push(uidOf(records[0].key));
+        await onTrained(saved.trained.length);
       }
     }
   }

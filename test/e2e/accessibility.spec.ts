@@ -105,7 +105,8 @@ async function tabTo(page: Page, selector: string, key = 'Tab'): Promise<void> {
   throw new Error(`${key} never comes to ${selector}.`);
 }
 
-const focused = (page: Page) => page.evaluate(() => document.activeElement?.textContent);
+const expectFocused = (page: Page, text: string, message: string) =>
+  expect.poll(() => page.evaluate(() => document.activeElement?.textContent), { message }).toBe(text);
 
 test('the main path works by keyboard alone, and the focus does not jump', async ({ page, engine }) => {
   engine.upTo(1);
@@ -116,7 +117,7 @@ test('the main path works by keyboard alone, and the focus does not jump', async
   await tabTo(page, '#start');
   await page.keyboard.press('Enter');
   await expectStep(page, 1);
-  expect(await focused(page), 'after Start').toBe('Pause');
+  await expectFocused(page, 'Pause', 'after Start');
   const announcer = page.locator('#announcer [role=status]');
   await expect(announcer).toContainText('Training.');
   await tabTo(page, '#rollouts .group');
@@ -132,19 +133,20 @@ test('the main path works by keyboard alone, and the focus does not jump', async
   engine.open();
   await expectState(page, 'paused');
   await expect(announcer).toContainText('Paused.');
-  expect(await focused(page), 'after Pause').toBe('Resume');
+  await expectFocused(page, 'Resume', 'after Pause');
   await page.keyboard.press('Tab');
   await page.keyboard.press('Enter');
   await expectState(page, 'done');
-  expect(await focused(page), 'after Stop').toBe('New run');
+  await expectFocused(page, 'New run', 'after Stop');
   await expect(announcer).toContainText('The run has ended.');
 });
 
 test('a term shows its explanation on hover and focus, and Escape closes it', async ({ page }) => {
   await page.clock.install();
   await page.goto(address());
-  // Before Start is enabled, the layout can move the term away from the pointer. From then on, timers of the page advance only by `runFor`.
-  await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
+  // Everything that loads automatically is there, so nothing moves the term away from the pointer, and no view waits for a timer. From then
+  // on, timers of the page advance only by `runFor`.
+  await expect(page.locator('#rollouts .try').first()).toBeVisible();
   await page.clock.pauseAt(Date.now() + 60_000);
   const word = page.getByRole('button', { name: 'Entropy' });
   const meaning = page.getByRole('tooltip').filter({ hasText: 'How uncertain the model is' });

@@ -140,6 +140,7 @@ test('a model of the hub is not requested while typing; then its sizes are shown
     await openPage(page, { hub: hub.endpoint });
     await page.getByRole('radio', { name: /^Your model/ }).check();
     await page.getByLabel('Model name on the Hub').fill('org/nope');
+    await roundTrip(page);
     expect(hub.log).toEqual([]);
     await page.getByRole('button', { name: 'Look up' }).click();
     await expect(page.getByText('has no such model or revision')).toBeVisible();
@@ -175,9 +176,13 @@ test('a model of the hub is not requested while typing; then its sizes are shown
 
     hub.log.length = 0;
     await page.goto(address({ 'model.path': 'org/tiny', hub: hub.endpoint, autostart: true }));
-    await expect(page.locator('.notice.offer')).toContainText(
-      `This link trains org/tiny, with files from ${new URL(hub.endpoint).host}`,
-    );
+    const offer = page.locator('.notice.offer');
+    await expect(offer).toContainText(`This link trains org/tiny, with files from ${new URL(hub.endpoint).host}`);
+    await expectState(page, 'idle');
+    await offer.getByRole('button', { name: 'Cancel' }).click();
+    await expect(offer).toHaveCount(0);
+    await expectState(page, 'idle');
+    await roundTrip(page);
     expect(hub.log, 'a link alone downloads nothing').toEqual([]);
   } finally {
     hub.close();

@@ -128,6 +128,10 @@ export async function inkOf(page: Page, chart: string): Promise<number> {
   });
 }
 
+/** Waits until a chart's curve is drawn. */
+export const expectInk = (page: Page, chart: string, more = 0.005): Promise<void> =>
+  expect.poll(() => inkOf(page, chart), { message: `${chart} is drawn` }).toBeGreaterThan(more);
+
 /** Records every notice above the tries from now on, including those that are soon replaced. */
 export async function noticesOf(page: Page): Promise<() => Promise<string>> {
   const seen = await page.evaluateHandle(() => {

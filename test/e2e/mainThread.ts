@@ -44,7 +44,7 @@ export async function watchMainThread(browser: Browser, page: Page): Promise<() 
   });
   await browser.startTracing(page, { categories: ['disabled-by-default-devtools.timeline'] });
   return async () => {
-    const longtasks = await page.evaluate(() => (globalThis as unknown as { longtasksSeen: number[] }).longtasksSeen);
+    const longtasks = await page.evaluate<number[]>('longtasksSeen');
     const trace = JSON.parse((await browser.stopTracing()).toString()) as { traceEvents: TraceEvent[] };
     return { ...busyTimes(trace.traceEvents), longtasks };
   };

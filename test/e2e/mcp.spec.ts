@@ -1,7 +1,5 @@
 /** Tests MCP tools in a page: an MCP server on another origin, with and without CORS. */
 
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import { tmpdir } from 'node:os';
@@ -9,10 +7,9 @@ import { join } from 'node:path';
 import { expect, type Page, test } from '@playwright/test';
 import { build } from 'vite';
 import { serveFolder } from '../../scripts/lib/bundlers.mjs';
-import { freePort } from '../natsServer.ts';
+import { serveEverything } from '../everythingServer.ts';
 import { portOf } from '../hubServer.ts';
 
-const EVERYTHING = 'node_modules/@modelcontextprotocol/server-everything/dist/index.js';
 const folder = mkdtempSync(join(tmpdir(), 'webgrpo-mcp-page-'));
 let page: { address: string; close(): void };
 
@@ -49,16 +46,12 @@ const sumIn = (inPage: Page, url: string): Promise<string> =>
   }, url);
 
 test('a server that allows the origin by CORS', async ({ page: inPage }) => {
-  const port = await freePort();
-  const env = { ...process.env, PORT: `${port}` };
-  const child = spawn(process.execPath, [EVERYTHING, 'streamableHttp'], { env, stdio: ['ignore', 'ignore', 'pipe'] });
+  const { url, stop } = await serveEverything('streamableHttp');
   try {
-    await once(child.stderr, 'data');
     await inPage.goto(page.address);
-    expect(await sumIn(inPage, `http://127.0.0.1:${port}/mcp`)).toBe('The sum of 1 and 2 is 3.');
+    expect(await sumIn(inPage, url)).toBe('The sum of 1 and 2 is 3.');
   } finally {
-    child.kill('SIGKILL');
-    await once(child, 'exit');
+    await stop();
   }
 });
 

@@ -18,6 +18,7 @@ test('without WebGPU a recorded run plays, is paused and scrubbed', async ({ pag
   }).toPass();
   await expect(page.locator('.try').first()).toBeVisible();
   await recorded.getByRole('button', { name: 'Pause' }).click();
+  await page.clock.runFor(500); // what the last step has changed is shown
   const paused = await points(page, 'reward');
   await page.clock.runFor(10_000);
   await expectPoints(page, 'reward', paused);

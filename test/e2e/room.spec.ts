@@ -1,78 +1,18 @@
-/**
- * Tests pages as workers of rooms: over a WebSocket to a real nats-server, a minimal page next to a worker in Node, and webgrpo's page,
- * opened with `?room=`.
- */
+/** Tests the page as a worker of rooms, opened with `?room=`: over a WebSocket to a real nats-server, next to a worker in Node. */
 
 import { mkdtemp, rm } from 'node:fs/promises';
-import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from '@playwright/test';
-import { build, type Rolldown } from 'vite';
 import { sampleOf } from '../../src/extensions/pipelines/records.ts';
 import { newUserKey } from '../../src/extensions/rooms/connect.ts';
-import { checkMadeUp, Controller, fakeWorker, madeUp, type Saved } from '../room.ts';
-import { deferred } from '../scripted/gate.ts';
+import { fakeWorker } from '../room.ts';
 import { hasNatsServer, selfSigned, TestRoom } from '../natsServer.ts';
 import { expectNoViolations } from './axe.ts';
 import { expectNoSideScroll, testInFull, test } from './demo.ts';
 import { openFor, realRoom, region, tile } from './realRoom.ts';
-import type { RoomPage } from './roomPage.ts';
-import { portOf } from '../hubServer.ts';
 
 test.skip(!hasNatsServer(), 'nats-server is not installed');
-
-test('a page and a Node process train in one room, and the page leaves', async ({ page }) => {
-  const [{ output }] = (await build({
-    ...{ configFile: false, logLevel: 'silent' },
-    build: {
-      write: false,
-      lib: { entry: 'test/e2e/roomPage.ts', formats: ['es'], fileName: 'room' },
-      rolldownOptions: { output: { codeSplitting: false } },
-    },
-  })) as Rolldown.RolldownOutput[];
-  // Localhost is a secure context, as WebGPU requires.
-  const host = createServer((_, response) => void response.setHeader('Content-Type', 'text/html').end('<p>room</p>'));
-  await new Promise<void>((listening) => host.listen(0, '127.0.0.1', listening));
-  await page.goto(`http://127.0.0.1:${portOf(host)}/`);
-  await page.addScriptTag({ type: 'module', content: output[0].code });
-  const room = await TestRoom.start();
-  const saved: Saved = { trained: [], begun: 0 };
-  // A long time limit for groups, so that a slow machine does not give the page's group to the other worker, which waits for the page's
-  // first sample.
-  const byPage = deferred<void>();
-  const check: typeof checkMadeUp = (...sample) => (byPage.resolve(), checkMadeUp(...sample));
-  const controller = await Controller.open(room, saved, { ackWaitMs: 60_000, check });
-  const node = fakeWorker(room, {
-    name: 'node',
-    async generate({ uid, n }, _, put) {
-      await byPage.promise;
-      for (let s = 0; s < n; s++) await put(madeUp(uid, s));
-    },
-  });
-  try {
-    await controller.rollouter.updateWeights(0);
-    await page.waitForFunction(() => 'room' in globalThis);
-    const joined = page.evaluate(
-      ([address, code]) => (globalThis as unknown as { room: RoomPage }).room.join(address, code),
-      [room.server.webSocket, room.code],
-    );
-    const named = (name: string) => [...controller.host.workers.values()].find((counts) => counts.name === name);
-    await expect.poll(() => [named('page')?.adapter, named('node')?.adapter]).toEqual(['none', 'none']);
-    await controller.train(20);
-    expect(saved.trained).toHaveLength(20);
-    expect(Math.min(named('page')!.accepted, named('node')!.accepted)).toBeGreaterThan(0);
-    expect(named('page')!.accepted + named('node')!.accepted).toBe(80);
-    await page.evaluate(() => (globalThis as unknown as { room: RoomPage }).room.leave());
-    expect((await joined).tokens).toBe(named('page')!.accepted);
-  } finally {
-    node.leave();
-    await node.ended;
-    await controller.close();
-    await room.end();
-    host.close();
-  }
-});
 
 test("our page asks, joins, generates by the room's weights, and leaves", async ({ page, engine }) => {
   const real = await realRoom();
@@ -135,21 +75,33 @@ test.describe('with TLS', () => {
   test.describe('a certificate that the browser trusts', () => {
     test.use({ ignoreHTTPSErrors: true });
 
-    test('our page joins by wss, generates, and leaves', async ({ page }) => {
+    test('our page joins by wss, reports a lost connection, continues when it is back, and can leave without it', async ({
+      page,
+    }) => {
       const real = await realRoom({ tls: selfSigned(folder) });
       const { samples, rollouter, groups } = real;
+      const status = region(page).getByRole('status');
+      const lost = 'Connection lost. Reconnecting...';
       try {
         const { webSocket: webSocketUrl } = real.room.server;
         const sockets = await openFor(page, webSocketUrl, real.room.code);
         await page.getByRole('button', { name: 'Join', exact: true }).click();
-        await expect(region(page).getByRole('status')).toHaveText('Working for the room.');
+        await expect(status).toHaveText('Working for the room.');
+        await real.room.server.stop('SIGKILL');
+        await expect(status).toHaveText(lost);
+        await expect(status).toHaveClass('notice warning');
+        await real.room.crash();
+        await expect(status).toHaveText('Working for the room.');
         await rollouter.start(groups.slice(0, 2));
         await expect.poll(() => samples.length).toBe(4);
+        await real.room.server.stop('SIGKILL');
+        await expect(status).toHaveText(lost);
         await page.getByRole('button', { name: 'Leave' }).click();
         await expect(tile(page, 'Status')).toHaveText('Not in the room');
-        await expect(region(page).getByRole('status')).toHaveText('This machine has left the room.');
+        await expect(status).toHaveText('This machine has left the room.');
         expect(new Set(sockets.map((url) => new URL(url).origin))).toEqual(new Set([webSocketUrl]));
         expect(webSocketUrl).toMatch(/^wss:/);
+        await real.room.crash();
       } finally {
         await real.end();
       }
@@ -188,7 +140,7 @@ test('our page respects a refusal, and reports errors of code, server and addres
     const sockets = await openFor(page, webSocketUrl, room.code);
     await page.getByRole('button', { name: 'Cancel' }).click();
     await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
-    expect(page.url()).not.toContain('room');
+    await expect(page).not.toHaveURL(/room/);
     expect(sockets).toEqual([]);
     const blocked = page.waitForEvent('console', (message) => /Content Security Policy/.test(message.text()));
     await page.evaluate((address) => void new WebSocket(address), webSocketUrl);
@@ -235,33 +187,6 @@ test('a closed tab returns its groups immediately', async ({ page, engine }) => 
     await expect.poll(() => samples.length).toBe(4);
     node.leave();
     await node.ended;
-  } finally {
-    await real.end();
-  }
-});
-
-test('the page reports a lost connection, continues when it is back, and can leave without it', async ({ page }) => {
-  const real = await realRoom();
-  const { samples, rollouter, groups } = real;
-  const status = region(page).getByRole('status');
-  const lost = 'Connection lost. Reconnecting...';
-  try {
-    await openFor(page, real.room.server.webSocket, real.room.code);
-    await page.getByRole('button', { name: 'Join', exact: true }).click();
-    await expect(status).toHaveText('Working for the room.');
-    await real.room.server.stop('SIGKILL');
-    await expect(status).toHaveText(lost);
-    await expect(status).toHaveClass('notice warning');
-    await real.room.crash();
-    await expect(status).toHaveText('Working for the room.');
-    await rollouter.start(groups.slice(0, 2));
-    await expect.poll(() => samples.length).toBe(4);
-    await real.room.server.stop('SIGKILL');
-    await expect(status).toHaveText(lost);
-    await page.getByRole('button', { name: 'Leave' }).click();
-    await expect(tile(page, 'Status')).toHaveText('Not in the room');
-    await expect(status).toHaveText('This machine has left the room.');
-    await real.room.crash();
   } finally {
     await real.end();
   }

@@ -1,7 +1,18 @@
 /** Tests two overlaid runs: their differences, both curves in every chart, a fork, and the curves of both branches. */
 
 import { expect, type Page } from '@playwright/test';
-import { expectState, inkOf, noticesOf, openDrawer, openPage, points, test, TINY, fromStep } from './demo.ts';
+import {
+  expectInk,
+  expectPoints,
+  expectState,
+  fromStep,
+  inkOf,
+  noticesOf,
+  openDrawer,
+  openPage,
+  test,
+  TINY,
+} from './demo.ts';
 
 const THREE = { ...TINY, steps: 3, 'trainer.saveFreq': 1 };
 
@@ -9,7 +20,7 @@ test('a second run is shown next to the first, and forked', async ({ page }) => 
   await openPage(page, THREE);
   await start(page);
   await expect(page.locator('#runs')).toContainText('first run');
-  expect(await points(page, 'reward')).toBe(3);
+  await expectPoints(page, 'reward', 3);
 
   await page.getByLabel('Learning rate').fill('2e-4');
   await openMoreSettings(page);
@@ -33,10 +44,11 @@ test('a second run is shown next to the first, and forked', async ({ page }) => 
   });
 
   await test.step('laid over the run shown: a line of its own, in the legend and in the tables', async () => {
+    await expectInk(page, 'length');
     const alone = await inkOf(page, 'length');
     await page.getByRole('checkbox', { name: 'Compare the curves of Calm' }).check();
     await expect(page.locator('.run-legend li')).toHaveText(['lr 2e\u22124, seed 7', 'Calm']);
-    await expect.poll(() => inkOf(page, 'length')).toBeGreaterThan(alone);
+    await expectInk(page, 'length', alone);
     const chart = page.locator('figure[data-chart="length"]');
     await chart.getByText('Values').click();
     await expect(chart.locator('th')).toHaveText(['step', 'mean', 'p10', 'p90', 'Calm']);
@@ -87,10 +99,12 @@ test('a second run is shown next to the first, and forked', async ({ page }) => 
     await expect(rows.first()).toContainText(/fork from step 2 of lr 2e\u22124, seed 7/);
     await expect(rows.first().locator('.changes')).toHaveText('loss vanilla \u2192 cispo');
     await expect(page.locator('.run-legend li')).toHaveCount(3);
-    expect(await points(page, 'reward')).toBe(3);
-    const values = await page.locator('figure[data-chart="length"] tbody tr').allInnerTexts();
-    const [, before] = values.map((row) => row.split('\t'));
-    expect(before[1], 'the same up to the fork').toBe(before.at(-1));
+    await expectPoints(page, 'reward', 3);
+    const before = page.locator('figure[data-chart="length"] tbody tr').nth(1).locator('td');
+    await expect(async () => {
+      const values = await before.allInnerTexts();
+      expect(values[1], 'the same up to the fork').toBe(values.at(-1));
+    }).toPass();
   });
 
   await test.step('on a phone, nothing lies beside the screen', async () => {

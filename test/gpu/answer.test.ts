@@ -8,14 +8,13 @@ import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
-import { initWeights } from '../../src/model/params.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import type { Message } from '../../src/tasks/task.ts';
-import { answerSizes, engineSizes } from '../../src/workers/engineSpec.ts';
+import { answerSizes } from '../../src/workers/engineSpec.ts';
 import { createLocalEngine } from '../../src/workers/localEngine.ts';
 import { readShipped } from './readFixture.ts';
 import { tinyConfig } from './tinyModel.ts';
+import { tinySpec } from './tinySpec.ts';
 
 const task = gsm8kToolTask();
 const config = resolveTrainConfig({
@@ -113,15 +112,7 @@ async function train(hear: (weights: () => Promise<TensorMap>) => Promise<void>)
     trainer: { totalTrainingSteps: 2, testFreq: 2 },
   });
   const model = { ...tinyConfig, vocabSize: 512, maxPositionEmbeddings: 128 };
-  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
-  const weights = initWeights(model, 9);
-  const trained = await createLocalEngine({
-    ...engineSizes(small),
-    config: model,
-    weights,
-    tokenizerJson,
-    tokenizerConfigJson,
-  });
+  const trained = await createLocalEngine(tinySpec(small, model, 9));
   const reward: typeof task.reward = ({ response }) => ({ score: response.length % 7, acc: response.length % 2 });
   const hearing: Promise<void>[] = [];
   const now = () => void hearing.push(hear(() => trained.model.exportWeights()));

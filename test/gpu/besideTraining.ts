@@ -1,26 +1,18 @@
 /** A tiny engine, generation requests, and policy updates, for tests of rollout during training. */
 import type { ModelEngine, TensorMap, TrainLoss } from '../../src/model/engine.ts';
-import { loraModules, type LoraConfig } from '../../src/model/lora/weights.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
 import type { GenerateRequest, Generation, RolloutEngine } from '../../src/rollout/types.ts';
 import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import type { EngineSpec } from '../../src/workers/engineSpec.ts';
 import { recipeSpec } from '../recipeSpec.ts';
-import { tinyConfig } from './tinyModel.ts';
+import { loraOf, tinyConfig } from './tinyModel.ts';
 
 const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer(512);
 /** All sizes are multiples of 8, so that matrix products read packed weights directly. */
 export const config = { ...tinyConfig, vocabSize: 512, hiddenSize: 32, headDim: 8, intermediateSize: 40 };
 
-export const lora: LoraConfig = {
-  rank: 4,
-  alpha: 8,
-  dropout: 0,
-  useRslora: false,
-  targetModules: loraModules('all-linear'),
-  seed: 1,
-};
+export const lora = loraOf(4);
 
 export const specOf = (more: Partial<EngineSpec> = {}): EngineSpec => ({
   engine: 'wgsl',

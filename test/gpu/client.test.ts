@@ -3,12 +3,11 @@ import * as Comlink from 'comlink';
 import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { Learner, type MessageShape } from '../../src/extensions/learner/index.ts';
-import { initWeights } from '../../src/model/params.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';
-import { createDeviceEngine, engineSizes } from '../../src/workers/localEngine.ts';
+import { createDeviceEngine } from '../../src/workers/localEngine.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
-import { tinyConfig } from './tinyModel.ts';
+import { workerAt } from '../stub.ts';
+import { tinySpec } from './tinySpec.ts';
 
 test('episodes through a worker are continued, forked, streamed, rewarded and trained', async () => {
   const config = resolveTrainConfig({
@@ -18,20 +17,11 @@ test('episodes through a worker are continued, forked, streamed, rewarded and tr
     rollout: { n: 2, maxNumSeqs: 4 },
     actor: { ppoMiniBatchSize: 1, ppoMaxTokenLenPerGpu: 256, optim: { lr: 1e-2 } },
   });
-  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
-  const model = { ...tinyConfig, vocabSize: 512 };
   const { port1, port2 } = new MessageChannel();
   Comlink.expose(createEngineHost(createDeviceEngine), port1);
   port2.start();
-  const worker = Object.assign(port2, { terminate() {} }) as unknown as Worker;
-  const spec = {
-    ...engineSizes(config),
-    config: model,
-    weights: initWeights(model, 3),
-    tokenizerJson,
-    tokenizerConfigJson,
-  };
-  const engine = await createRemoteEngine(worker, spec);
+  const worker = workerAt(port2);
+  const engine = await createRemoteEngine(worker, tinySpec(config));
   const learner = new Learner({ config, engine });
   const before = await engine.model.exportWeights();
   const question: MessageShape = { role: 'user', content: '2 plus 3' };

@@ -1,5 +1,5 @@
 /**
- * Compares 20 steps of a tiny model (every day 10), and fewer steps of some variants, to stored curves, on SwiftShader. A refactoring must keep every
+ * Compares 20 steps of a tiny model (every day 5), and fewer steps of some variants, to stored curves, on SwiftShader. A refactoring must keep every
  * number of test/fixtures/curve.json bit for bit. A commit that changes numbers on purpose writes the file again and explains why:
  *
  *   WRITE_CURVE=1 npm test -- gpu curve
@@ -10,18 +10,16 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import {
   createLocalEngine,
-  engineSizes,
   GrpoTrainer,
   gsm8kToolTask,
-  initWeights,
   type Metrics,
   type ModelConfig,
   resolveTrainConfig,
   type Sample,
 } from '../../src/index.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks.ts';
 import { isFull } from './full.ts';
 import { tinyConfig } from './tinyModel.ts';
+import { tinySpec } from './tinySpec.ts';
 
 const FILE = 'test/fixtures/curve.json';
 
@@ -46,7 +44,7 @@ interface Case {
 }
 
 const CASES: Record<string, Case> = {
-  grpo: { steps: 20, everyday: 10, config: { rollout: { n: 4, maxNumSeqs: 13 } } },
+  grpo: { steps: 20, everyday: 5, config: { rollout: { n: 4, maxNumSeqs: 13 } } },
   // Runs only with --full. Its stored numbers are older than the setting skipZeroAdvantages.
   'grpo, every sample computed': {
     steps: 20,
@@ -100,15 +98,7 @@ async function curve({ steps, model: change = {}, config: asked }: Omit<Case, 'e
     trainer: { totalTrainingSteps: steps, testFreq: 10 },
   });
   const model = { ...MODEL, ...change };
-  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
-  const weights = initWeights(model, 9);
-  const engine = await createLocalEngine({
-    ...engineSizes(config),
-    config: model,
-    weights,
-    tokenizerJson,
-    tokenizerConfigJson,
-  });
+  const engine = await createLocalEngine(tinySpec(config, model, 9));
   // A random model answers nothing correctly. Any reward that differs between samples produces gradients.
   const task = gsm8kToolTask();
   const reward: typeof task.reward = ({ response }) => ({ score: response.length % 7, acc: response.length % 2 });

@@ -3,12 +3,11 @@ import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
-import { initWeights } from '../../src/model/params.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
-import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts';
+import { createLocalEngine } from '../../src/workers/localEngine.ts';
 import { isFull } from './full.ts';
 import { tinyConfig } from './tinyModel.ts';
+import { tinySpec } from './tinySpec.ts';
 
 const isTime = (name: string) => name.startsWith('timing') || name.startsWith('perf/');
 
@@ -23,14 +22,7 @@ async function run(seed: number, totalTrainingSteps: number): Promise<Metrics[]>
     trainer: { totalTrainingSteps, testFreq: 2 },
   });
   const model = { ...tinyConfig, vocabSize: 512, maxPositionEmbeddings: 128 };
-  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
-  const engine = await createLocalEngine({
-    ...engineSizes(config),
-    config: model,
-    weights: initWeights(model, 9),
-    tokenizerJson,
-    tokenizerConfigJson,
-  });
+  const engine = await createLocalEngine(tinySpec(config, model, 9));
   // A random model answers nothing correctly. Any reward that differs between samples produces gradients.
   const task = gsm8kToolTask();
   const reward: typeof task.reward = ({ response }) => ({ score: response.length % 7, acc: response.length % 2 });

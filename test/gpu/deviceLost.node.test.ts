@@ -9,20 +9,15 @@ import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { FaultyDevices } from '../../campaign/device/faultyDevices.ts';
 import { runTraining } from '../../src/cli/commands/train.ts';
 import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
-import type { Metrics } from '../../src/grpo/metrics.ts';
+import { metricsIn } from '../commandLine.ts';
 
 const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-lost-'));
 const source = 'configs/gsm8k-tool.yaml';
 const TINY = [
   ...['data.trainBatchSize=2', 'actor.ppoMiniBatchSize=2', 'rollout.n=2', 'data.valMaxSamples=2'],
-  ...[
-    'data.maxResponseLength=48',
-    'trainer.testFreq=0',
-    'trainer.valBeforeTrain=false',
-    'trainer.kernelTuning=off',
-    'trainer.logger=[console, csv]',
-  ],
-  ...['trainer.totalTrainingSteps=4', `trainer.defaultLocalDir=${defaultLocalDir}`],
+  ...['data.maxResponseLength=48', 'trainer.testFreq=0', 'trainer.valBeforeTrain=false'],
+  ...['trainer.kernelTuning=off', 'trainer.logger=[console, csv]', 'trainer.totalTrainingSteps=4'],
+  `trainer.defaultLocalDir=${defaultLocalDir}`,
 ];
 
 let devices: FaultyDevices;
@@ -56,8 +51,7 @@ async function train(name: string, losses: Loss[], ...overrides: string[]) {
     async () => undefined,
   ).finally(() => stderr.mockRestore());
   const path = join(defaultLocalDir, name);
-  const lines = readFileSync(join(path, 'metrics.jsonl'), 'utf8').trim().split('\n');
-  const metrics = lines.map((line) => Object.entries(JSON.parse(line) as Metrics).filter(isExact));
+  const metrics = metricsIn(path).map((line) => Object.entries(line).filter(isExact));
   const checkpoints = readdirSync(join(path, 'checkpoints')).sort();
   const files = ['model.safetensors', 'optimizer.safetensors', 'trainer_state.json'];
   const bytes = files.map((file) => readFileSync(join(path, 'checkpoints', 'step-4', file)).toString('base64'));

@@ -8,7 +8,7 @@ import type { ModelConfig } from '../../src/model/config.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import type { MatrixForm } from '../../src/model/weights/gpuWeights.ts';
 import { loadModel } from '../../src/model/weights/load.ts';
-import { type LoraConfig, loraModules } from '../../src/model/lora/weights.ts';
+import type { LoraConfig } from '../../src/model/lora/weights.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
@@ -21,19 +21,12 @@ import { recipeSpec } from '../recipeSpec.ts';
 import { testGpu } from './gpu.ts';
 import { rounded } from './halfBuffers.ts';
 import { expectPlanned } from './planned.ts';
-import { tinyConfig } from './tinyModel.ts';
+import { loraOf, tinyConfig } from './tinyModel.ts';
 
 /** Sizes so small that no product has more than 16 rows, so that lavapipe compiles only its small tiles. */
 const config: ModelConfig = { ...tinyConfig, hiddenSize: 16, headDim: 4, vocabSize: 15, intermediateSize: 13 };
 const adam = { lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 };
-const lora: LoraConfig = {
-  rank: 4,
-  alpha: 8,
-  dropout: 0,
-  useRslora: false,
-  targetModules: loraModules('all-linear'),
-  seed: 1,
-};
+const lora = loraOf(4);
 const weights = initWeights(config, 3);
 const options = { temperature: 1 };
 const [PROMPT, SAMPLES, LENGTH] = [3, 3, 5];

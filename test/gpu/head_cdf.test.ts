@@ -9,6 +9,7 @@ import { isFull } from './full.ts';
 import { withGpu } from './gpu.ts';
 import { describeHead, HEAD_CASES, type HeadCase, headInputs, headReference, identity, largest } from './headCases.ts';
 import { uniformOf } from './sampleReference.ts';
+import { stub } from '../stub.ts';
 
 /** Checks the cumulative probabilities of entries whose row is in [firstRow, firstRow + rows). Other entries must stay unchanged. */
 async function check(c: HeadCase, firstRow: number, rows: number): Promise<void> {
@@ -104,7 +105,7 @@ test.each(DRAWS)(
     withGpu(async (gpu) => {
       // An object with the parts of a Gpu that an op uses, which pretends to be a software adapter or not. A software adapter has fewer
       // threads per row.
-      const like = { adapter: { ...gpu.adapter, isSoftware }, dispatch: gpu.dispatch.bind(gpu) } as unknown as Gpu;
+      const like = stub<Gpu>({ adapter: { ...gpu.adapter, isSoftware }, dispatch: gpu.dispatch.bind(gpu) });
       const draws = 400;
       const logits = rng(V).normals(V, scale);
       const z = f64(logits).map((x) => x / temperature);

@@ -16,6 +16,7 @@ import {
   statsError,
 } from './headCases.ts';
 import { logProbsOf } from './sampleReference.ts';
+import { stub } from '../stub.ts';
 
 async function check({ R, V, temperature }: HeadCase, logits: Float32Array): Promise<void> {
   await withGpu(async (gpu) => {
@@ -44,7 +45,7 @@ test('logits whose exp overflows f32', () =>
 // the errors were 5e-5 and 2e-4.
 test.each([49_152, 151_936])('a vocabulary of %i words in one lane is as exact as a small one', (V) =>
   withGpu(async (gpu) => {
-    const like = { adapter: { ...gpu.adapter, isSoftware: true }, dispatch: gpu.dispatch.bind(gpu) } as unknown as Gpu;
+    const like = stub<Gpu>({ adapter: { ...gpu.adapter, isSoftware: true }, dispatch: gpu.dispatch.bind(gpu) });
     const R = 4;
     const logits = rng(V).normals(R * V, 3);
     const stats = roomy(gpu, 'stats', R * 2);

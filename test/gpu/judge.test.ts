@@ -18,6 +18,8 @@ import { createDeviceEngine, createLocalEngine, engineSizes, type LocalEngine } 
 import { createEngineHost } from '../../src/workers/engineHost.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
+import { workerAt } from '../stub.ts';
+import { scored } from '../samples.ts';
 
 const task: SyncTask = {
   name: 'length',
@@ -65,16 +67,8 @@ async function startJudge() {
   return judgeScorer({ complete, prompt, max: JUDGE.max });
 }
 
-const scoredOf = ({ problem, messages }: Sample): ScoredSample => ({
-  problem,
-  messages,
-  response: messages.findLast(({ role }) => role === 'assistant')!.content,
-  stopReason: 'completed',
-  numTurns: 1,
-  numToolCalls: 0,
-  numToolErrors: 0,
-  responseTokens: 0,
-});
+const scoredOf = ({ problem, messages }: Sample): ScoredSample =>
+  scored(messages.findLast(({ role }) => role === 'assistant')!.content, { problem, messages });
 
 test.each([
   ['a copy of the start weights', {}],
@@ -137,7 +131,10 @@ test('in a worker, judge and policy are kept apart', async () => {
   Comlink.expose(createEngineHost(createDeviceEngine), port2);
   const files = { tokenizerJson, tokenizerConfigJson };
   const spec = { ...engineSizes(config), config: model, weights: START, ...files };
-  const remote = await createRemoteEngine(Object.assign(port1, { terminate: () => port1.close() }) as never, spec);
+  const remote = await createRemoteEngine(
+    workerAt(port1, () => port1.close()),
+    spec,
+  );
   const reply = engineCompletion(remote.judge!, remote.tokenizer, JUDGE);
   const samples: Sample[] = [];
   for (let step = 0; step < 2; step++)

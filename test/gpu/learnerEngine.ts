@@ -7,6 +7,7 @@ import type { EngineSpec } from '../../src/workers/engineSpec.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';
 import { createDeviceEngine, engineSizes } from '../../src/workers/localEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
+import { workerAt } from '../stub.ts';
 
 const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
 
@@ -23,9 +24,8 @@ export function workerOf(): Worker {
   const { port1, port2 } = new MessageChannel();
   Comlink.expose(createEngineHost(createDeviceEngine), port1);
   port2.start();
-  const terminate = () => {
+  return workerAt(port2, () => {
     port1.close();
     port2.close();
-  };
-  return Object.assign(port2, { terminate }) as unknown as Worker;
+  });
 }

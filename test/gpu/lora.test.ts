@@ -4,7 +4,7 @@ import type { Gpu } from '../../src/gpu/device.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
 import type { PackedBatch, TensorMap } from '../../src/model/engine.ts';
 import { createModel, type LlamaModel } from '../../src/model/llama.ts';
-import { type LoraConfig, loraGroups, loraModules, loraScale, peftName } from '../../src/model/lora/weights.ts';
+import { type LoraConfig, loraGroups, loraScale, peftName } from '../../src/model/lora/weights.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { loraMerge, loraMergeBwd } from '../../src/extensions/verify/reference/ops.ts';
@@ -18,16 +18,9 @@ import { WgslEngine, type WgslEngineOptions } from '../../src/model/wgslEngine.t
 import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { rng } from '../random.ts';
 import { testGpu, withGpu } from './gpu.ts';
-import { tinyConfig } from './tinyModel.ts';
+import { loraOf, tinyConfig } from './tinyModel.ts';
 
-const LORA: LoraConfig = {
-  rank: 3,
-  alpha: 6,
-  dropout: 0,
-  useRslora: false,
-  targetModules: loraModules('all-linear'),
-  seed: 5,
-};
+const LORA = loraOf(3, { seed: 5 });
 const STEP = { lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 };
 const norm = (x: ArrayLike<number>) => Math.sqrt(Array.from(x).reduce((sum, v) => sum + v * v, 0));
 

@@ -10,11 +10,10 @@ import type { CustomLoss } from '../../src/grpo/losses/types.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { GrpoTrainerOptions } from '../../src/grpo/trainerOptions.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
-import { initWeights } from '../../src/model/params.ts';
 import type { Task } from '../../src/tasks/task.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
-import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { createLocalEngine, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
+import { tinySpec } from './tinySpec.ts';
 
 const config = resolveTrainConfig({
   name: 'tiny',
@@ -37,15 +36,7 @@ const fine: CustomLoss = ({ weights }) => ({ dLogProbs: weights });
 let engine: LocalEngine;
 let start: TensorMap;
 beforeAll(async () => {
-  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
-  const weights = initWeights(model, 3);
-  engine = await createLocalEngine({
-    ...engineSizes(config),
-    config: model,
-    weights,
-    tokenizerJson,
-    tokenizerConfigJson,
-  });
+  engine = await createLocalEngine(tinySpec(config, model));
   start = await engine.model.exportWeights();
 });
 beforeEach(() => engine.model.importWeights(start));

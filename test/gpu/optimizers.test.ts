@@ -2,7 +2,6 @@
 import { expect, test } from 'vitest';
 import type { OptimizerOptions, TensorMap } from '../../src/model/engine.ts';
 import { createModel } from '../../src/model/llama.ts';
-import { type LoraConfig, loraModules } from '../../src/model/lora/weights.ts';
 import type { OptimizerSpec } from '../../src/model/optimizer/spec.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
@@ -10,7 +9,7 @@ import { newState, referenceStep } from './referenceOptimizers.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { expectSame, expectWithin, f64, orthogonalError, U } from './check.ts';
 import { testGpu, withGpu } from './gpu.ts';
-import { tinyConfig } from './tinyModel.ts';
+import { loraOf, tinyConfig } from './tinyModel.ts';
 
 const OPTIONS: OptimizerOptions = { lr: 0.01, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.1, gradClip: 1 };
 
@@ -24,14 +23,7 @@ const SPECS: OptimizerSpec[] = [
 ];
 const MUON = SPECS[4];
 
-const lora: LoraConfig = {
-  rank: 3,
-  alpha: 6,
-  dropout: 0,
-  useRslora: false,
-  targetModules: loraModules('all-linear'),
-  seed: 1,
-};
+const lora = loraOf(3);
 const config = { ...tinyConfig, tieWordEmbeddings: false, qkvBias: true, qkNorm: true };
 const ids = (n: number, seed: number) =>
   Uint32Array.from({ length: n }, (_, i) => (i * 17 + seed * 29) % config.vocabSize);

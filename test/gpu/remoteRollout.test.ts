@@ -9,6 +9,7 @@ import { createEngineHost } from '../../src/workers/engineHost.ts';
 import { createDeviceEngine, createLocalEngine } from '../../src/workers/localEngine.ts';
 import type { EngineSpec } from '../../src/workers/engineSpec.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
+import { workerAt } from '../stub.ts';
 
 const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer(512);
 const config = parseModelConfig({
@@ -62,7 +63,7 @@ test('stop strings, constrained calls and guesses through a worker', async () =>
   const { port1, port2 } = new MessageChannel();
   Comlink.expose(createEngineHost(createDeviceEngine), port1);
   port2.start();
-  const remote = await createRemoteEngine(Object.assign(port2, { terminate() {} }) as unknown as Worker, spec);
+  const remote = await createRemoteEngine(workerAt(port2), spec);
   expect(await answers(remote.rollout)).toEqual(want);
   await remote.destroy();
   port1.close();

@@ -11,7 +11,6 @@ import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { gatherEntries, packMiniBatch } from '../../src/grpo/update/batch.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
-import { initWeights } from '../../src/model/params.ts';
 import {
   referenceBackward,
   referenceForward,
@@ -19,9 +18,9 @@ import {
   type Weights64,
 } from '../../src/extensions/verify/reference/model.ts';
 import type { Task } from '../../src/tasks/task.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
-import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { createLocalEngine, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
+import { tinySpec } from './tinySpec.ts';
 
 const configOf = (algorithm: object, actor: object = {}) =>
   resolveTrainConfig({
@@ -58,9 +57,7 @@ let engine: LocalEngine;
 let [kept, metrics, before, after]: [KeptStep, Metrics, TensorMap, TensorMap] = [undefined!, {}, new Map(), new Map()];
 
 beforeAll(async () => {
-  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
-  const files = { config: model, weights: initWeights(model, 3), tokenizerJson, tokenizerConfigJson };
-  engine = await createLocalEngine({ ...engineSizes(config), ...files });
+  engine = await createLocalEngine(tinySpec(config, model));
   const trainer = new GrpoTrainer({ config, task, engine });
   await trainer.step();
   before = await engine.model.exportWeights();

@@ -27,6 +27,7 @@ import { joinRoom } from '../../src/extensions/rooms/joinRoom.ts';
 import { roomEngine } from '../../src/extensions/rooms/roomEngine.ts';
 import { connectByTcp, hasNatsServer } from '../natsServer.ts';
 import { readShipped } from './readFixture.ts';
+import { metricsIn } from '../commandLine.ts';
 
 const STEPS = 5;
 /** Number of steps at the start and at the end whose mean rewards are compared. */
@@ -35,13 +36,9 @@ const [PROMPTS, N] = [8, 8];
 const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-room-run-'));
 const SETTINGS = [
   ...[`data.trainBatchSize=${PROMPTS}`, 'actor.ppoMiniBatchSize=4', `rollout.n=${N}`, 'rollout.maxNumSeqs=16'],
-  ...[
-    'actor.optim.lr=1e-3',
-    `trainer.totalTrainingSteps=${STEPS}`,
-    'trainer.valBeforeTrain=false',
-    'trainer.testFreq=0',
-  ],
-  ...['data.valMaxSamples=8', 'trainer.keepRollouts=true', 'name=room', `trainer.defaultLocalDir=${defaultLocalDir}`],
+  ...['actor.optim.lr=1e-3', `trainer.totalTrainingSteps=${STEPS}`, 'trainer.valBeforeTrain=false'],
+  ...['trainer.testFreq=0', 'data.valMaxSamples=8', 'trainer.keepRollouts=true', 'name=room'],
+  `trainer.defaultLocalDir=${defaultLocalDir}`,
 ];
 const recipe = 'configs/gsm8k-tool.yaml';
 const task = gsm8kToolTask();
@@ -189,8 +186,7 @@ test.runIf(isFull && hasNatsServer())(
       expect(String(await forging)).toContain('excluded this worker');
 
       const folder = join(defaultLocalDir, 'room');
-      const lines = readFileSync(join(folder, 'metrics.jsonl'), 'utf8').trim().split('\n');
-      const steps = lines.map((line) => JSON.parse(line) as Metrics);
+      const steps = metricsIn(folder);
       const expected = alone.history.map((metrics) => JSON.parse(JSON.stringify(metrics)) as Metrics);
       expect(steps.map(computed)).toEqual(expected.map(computed));
       for (const metrics of expected) expect(computed(metrics)).toHaveProperty(['actor/grad_norm']);

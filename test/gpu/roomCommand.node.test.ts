@@ -17,20 +17,15 @@ import { readSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { connectInNode } from '../../src/cli/room/openRoom.ts';
 import { authentication } from '../../src/extensions/rooms/connect.ts';
 import { WEIGHTS_BUCKET } from '../../src/extensions/rooms/names.ts';
-import { freePort, hasNatsServer, runningServer, selfSigned } from '../natsServer.ts';
+import { hasNatsServer, runningServer, selfSigned } from '../natsServer.ts';
+import { metricsIn } from '../commandLine.ts';
 
 const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-room-command-'));
 const recipe = 'configs/gsm8k-tool.yaml';
 const SETTINGS = [
-  ...[
-    'data.trainBatchSize=4',
-    'actor.ppoMiniBatchSize=4',
-    'rollout.n=2',
-    'rollout.maxNumSeqs=4',
-    'data.valMaxSamples=1',
-  ],
-  ...['trainer.valBeforeTrain=false', 'trainer.testFreq=0', 'trainer.profile=false', 'trainer.kernelTuning=off'],
-  `trainer.defaultLocalDir=${defaultLocalDir}`,
+  ...['data.trainBatchSize=4', 'actor.ppoMiniBatchSize=4', 'rollout.n=2', 'rollout.maxNumSeqs=4'],
+  ...['data.valMaxSamples=1', 'trainer.valBeforeTrain=false', 'trainer.testFreq=0', 'trainer.profile=false'],
+  ...['trainer.kernelTuning=off', `trainer.defaultLocalDir=${defaultLocalDir}`],
 ];
 const TWO = ['trainer.totalTrainingSteps=2', 'trainer.saveFreq=1'];
 const LORA = ['model.loraRank=4', 'trainer.totalTrainingSteps=2'];
@@ -78,11 +73,7 @@ async function expectDone(run: ReturnType<typeof start>): Promise<void> {
 }
 
 const inRun = (name: string, ...more: string[]) => join(defaultLocalDir, name, ...more);
-const metricsOf = (name: string) =>
-  readFileSync(inRun(name, 'metrics.jsonl'), 'utf8')
-    .trim()
-    .split('\n')
-    .map((line) => JSON.parse(line) as Metrics);
+const metricsOf = (name: string) => metricsIn(inRun(name));
 
 /** True for metrics that depend only on the training, and not on clocks, machines or the order of samples. */
 const isComputed = (name: string) => !/^(timing|perf|room|rollout|fully_async.monitor)|idle_ratio/.test(name);
@@ -132,9 +123,10 @@ describe.runIf(hasNatsServer())('a room', { timeout: 4 * HANG_MS }, () => {
   test('over TLS a room trains to its end, in --full killed during the run and resumed, the same as one device', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'webgrpo-tls-'));
     const { cert, key } = selfSigned(folder);
-    const port = await freePort();
-    const flags = ['--port', String(port), '--tls-cert', cert, '--tls-key', key, '--ack-wait-s', '3'];
-    const open = (...more: string[]) => start(['room', recipe, ...SETTINGS, ...TWO, 'name=room', ...more, ...flags]);
+    let port = '0'; // any free port
+    const flags = ['--tls-cert', cert, '--tls-key', key, '--ack-wait-s', '3'];
+    const open = (...more: string[]) =>
+      start(['room', recipe, ...SETTINGS, ...TWO, 'name=room', ...more, ...flags, '--port', port]);
     const invitation = async (room: ReturnType<typeof start>) => {
       await until(() => INVITATION.test(room.said), room);
       return INVITATION.exec(room.said)!.slice(1);
@@ -143,7 +135,8 @@ describe.runIf(hasNatsServer())('a room', { timeout: 4 * HANG_MS }, () => {
       const alone = isFull ? train('alone', ...TWO, ...MODE_A) : undefined;
       let room = open('trainer.resumeMode=auto');
       const [address, code] = await invitation(room);
-      expect(address).toBe(`tls://127.0.0.1:${port}`);
+      expect(address).toMatch(/^tls:\/\/127\.0\.0\.1:\d+$/);
+      port = address.split(':')[2];
       const joining = ['join', address, '--code', code, '--name', 'stays', '--json'];
       const worker = start(joining, { NODE_EXTRA_CA_CERTS: cert });
       if (isFull) {

@@ -25,6 +25,8 @@ import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { writeGenerator } from '../onnxModels.ts';
 import { isFull } from './full.ts';
 import { tinyConfig } from './tinyModel.ts';
+import { workerAt } from '../stub.ts';
+import { scored } from '../samples.ts';
 
 vi.setConfig({ testTimeout: 240_000 });
 
@@ -90,16 +92,10 @@ const float64Judge = (config: typeof MODEL, weights: TensorMap): RubricJudge => 
   },
 });
 
-const scoredOf = ({ problem, messages, trajectory }: Sample): ScoredSample => ({
-  problem,
-  messages,
-  response: messages.findLast(({ role }) => role === 'assistant')!.content,
-  stopReason: trajectory.stopReason,
-  numTurns: 1,
-  numToolCalls: 0,
-  numToolErrors: 0,
-  responseTokens: trajectory.responseIds.length,
-});
+const scoredOf = ({ problem, messages, trajectory: { stopReason, responseIds } }: Sample): ScoredSample =>
+  scored(messages.findLast(({ role }) => role === 'assistant')!.content, {
+    ...{ problem, messages, stopReason, responseTokens: responseIds.length },
+  });
 
 /** Compares every number of every sample to float64. Returns the number of different scores. */
 async function expectExact(samples: readonly Sample[], judge: RubricJudge, tolerance = 2e-5): Promise<number> {
@@ -173,7 +169,7 @@ test('in a worker the judge has its own weights; gdpo normalises rule and criter
   const { port1, port2 } = new MessageChannel();
   Comlink.expose(createEngineHost(createDeviceEngine), port2);
   const remote = await createRemoteEngine(
-    Object.assign(port1, { terminate: () => port1.close() }) as never,
+    workerAt(port1, () => port1.close()),
     specOf(config),
   );
   const { samples } = await new GrpoTrainer({ config, task, engine: remote }).step();

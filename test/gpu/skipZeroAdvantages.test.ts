@@ -9,13 +9,13 @@ import { stepTokens } from '../../src/grpo/update/stepTokens.ts';
 import type { CustomLoss } from '../../src/grpo/losses/types.ts';
 import { PolicyUpdater } from '../../src/grpo/update/updater.ts';
 import type { ModelEngine, PackedBatch, TensorMap } from '../../src/model/engine.ts';
-import { initWeights } from '../../src/model/params.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
-import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { createLocalEngine, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { rng } from '../random.ts';
 import { scriptedEngine } from '../scriptedRuns.ts';
 import { isFull } from './full.ts';
 import { tinyConfig } from './tinyModel.ts';
+import { ENDED } from '../samples.ts';
+import { tinySpec } from './tinySpec.ts';
 
 const PROMPTS = 6;
 const PER_PROMPT = 4;
@@ -37,15 +37,7 @@ const configOf = (algorithm: object, actor: object = {}, ofModel: object = {}) =
 const SMOOTH = { lr: 0.1, eps: 1, weightDecay: 0.1 };
 
 async function engineOf(ofModel: object = {}): Promise<LocalEngine> {
-  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
-  const sizes = engineSizes(configOf({}, { useKlLoss: true }, ofModel));
-  return createLocalEngine({
-    ...sizes,
-    config: model,
-    weights: initWeights(model, 3),
-    tokenizerJson,
-    tokenizerConfigJson,
-  });
+  return createLocalEngine(tinySpec(configOf({}, { useKlLoss: true }, ofModel), model));
 }
 
 const lengthOf = (s: number) => 3 + ((s * 5) % 11);
@@ -67,10 +59,7 @@ async function samplesOf(config: TrainConfig, engine: TrainerEngine, silent: num
         mask: Uint8Array.from({ length }, (_, t) => (t % 4 === 2 ? 0 : 1)),
         logProbs: new Float32Array(length),
         logMass: new Float32Array(length),
-        stopReason: 'completed',
-        numTurns: 1,
-        numToolCalls: 0,
-        numToolErrors: 0,
+        ...ENDED,
       },
     };
   });
@@ -235,13 +224,7 @@ describe('updates that use all samples', () => {
    * centre over the complete batch.
    */
   const WHOLE_RECIPES = [
-    'clip_cov',
-    'kl_cov',
-    'dro',
-    'reinforce_plus_plus',
-    'reinforce_plus_plus_baseline',
-    'remax',
-    'gdpo',
+    ...['clip_cov', 'kl_cov', 'dro', 'reinforce_plus_plus', 'reinforce_plus_plus_baseline', 'remax', 'gdpo'],
     'rae',
   ];
   /** All recipes except turn_loo, which needs rewards of turns. */

@@ -28,6 +28,7 @@ import { isFull } from './full.ts';
 import { hearing } from './hearing.ts';
 import { expectPlanned } from './planned.ts';
 import { workerOf } from './learnerEngine.ts';
+import type { TrainerEngine } from '../../src/grpo/types.ts';
 
 const WHOLE: StreamOptions = { bucketBytes: 4 << 10, content: 'whole' };
 const frees: (() => unknown)[] = [];
@@ -47,6 +48,23 @@ async function pairOf(
   return { train, other, specs };
 }
 
+/** Returns the engine's receiver of weights, with `take` called for each bucket instead. */
+function receiverOf(
+  { receiver }: LocalEngine,
+  take: (k: number, receive: () => Promise<void>) => Promise<void>,
+): WeightReceiver {
+  const own = receiver!;
+  return {
+    openReceive: (...args) => own.openReceive(...args),
+    useWeights: (...args) => own.useWeights(...args),
+    dropWeights: () => own.dropWeights(),
+    receiveWeights: (k, data) => take(k, async () => own.receiveWeights(k, data)),
+  };
+}
+
+/** Sends the trained weights to the engine's rollout. */
+const sync = ({ checkpointEngine }: TrainerEngine, version: number) => checkpointEngine!.updateWeights(version);
+
 const FORMS: [string, Partial<EngineSpec>][] = [
   ['every weight', {}],
   ['every weight, float16', { dtype: 'float16' }],
@@ -62,7 +80,7 @@ describe.each(FORMS)('two devices: %s', (_, form) => {
     frees.push(() => one.destroy());
     const { train: trainer, other, specs } = await pairOf(form);
     const engine = splitEngine(trainer, other, WHOLE);
-    expect(engine.checkpointEngine!.backend).toBe('stream');
+    expect(engine.checkpointEngine?.backend).toBe('stream');
     for (const version of [1, 2]) {
       const [seen, trained, generations] = await Promise.all([
         train(engine.model, 1),
@@ -71,8 +89,8 @@ describe.each(FORMS)('two devices: %s', (_, form) => {
       ]);
       expect(seen).toEqual(trained);
       expect(drawn(generations)).toEqual(drawn(await generate(one.rollout)));
-      const transfer = await engine.checkpointEngine!.updateWeights(version);
-      const { bytes } = await one.checkpointEngine!.updateWeights(version);
+      const transfer = await sync(engine, version);
+      const { bytes } = await sync(one, version);
       expect(transfer).toMatchObject({ version, bytes });
       if (!form.dtype) expect(bytes).toBe(bytesOf(await engine.model.exportWeights()));
     }
@@ -89,10 +107,11 @@ describe.each(FORMS)('two devices: %s', (_, form) => {
 const hasTime = isFull || 'document' in globalThis;
 test.runIf(hasTime)('devices of their own: what is trained on one is drawn by on the other', async () => {
   const { train: trainer, other } = await pairOf();
-  const { model, rollout, checkpointEngine } = splitEngine(trainer, other, WHOLE);
+  const engine = splitEngine(trainer, other, WHOLE);
+  const { model, rollout } = engine;
   await Promise.all([train(model, 1), generate(rollout)]);
   expect(await offPolicy(model, await generate(rollout))).toBeGreaterThan(1e-3);
-  await checkpointEngine!.updateWeights(1);
+  await sync(engine, 1);
   expect(await offPolicy(model, await generate(rollout))).toBe(0);
   const view = (gpu: Gpu) => gpu.buffer('probe', 4);
   const [own, foreign] = [view(trainer.gpu), view(other.gpu)];
@@ -102,24 +121,19 @@ test.runIf(hasTime)('devices of their own: what is trained on one is drawn by on
 
 test('rollout uses the old weights while buckets arrive, and the new ones from a token boundary', async () => {
   const { train: trainer, other } = await pairOf();
-  const slow: WeightReceiver = {
-    openReceive: (...args) => other.receiver!.openReceive(...args),
-    useWeights: (...args) => other.receiver!.useWeights(...args),
-    dropWeights: () => other.receiver!.dropWeights(),
-    async receiveWeights(k, data) {
-      await other.receiver!.receiveWeights(k, data);
-      if (k % 4 === 0) during.push(drawn(await generate(other.rollout)));
-    },
-  };
+  const slow = receiverOf(other, async (k, receive) => {
+    await receive();
+    if (k % 4 === 0) during.push(drawn(await generate(other.rollout)));
+  });
   const during: unknown[] = [];
   const before = drawn(await generate(other.rollout));
   await train(trainer.model, 1);
   const engine = splitEngine(trainer, { ...other, receiver: slow }, WHOLE);
   const { heard, onTokens } = hearing();
-  const { checkpointEngine, rollout } = engine;
+  const { rollout } = engine;
   const under = rollout.generate({ ...request(0, 40), onTokens });
   await heard(2);
-  await checkpointEngine!.updateWeights(3);
+  await sync(engine, 3);
   const { tokenIds } = await under;
   expect(tokenIds.length).toBe(40);
   expect(during.length).toBeGreaterThan(2);
@@ -130,10 +144,10 @@ test('rollout uses the old weights while buckets arrive, and the new ones from a
 test('delta: unchanged buckets are not sent again', async () => {
   const { train: trainer, other } = await pairOf();
   const engine = splitEngine(trainer, other, { bucketBytes: 1 << 10, content: 'delta' });
-  const { checkpointEngine, model } = engine;
+  const { model } = engine;
   await train(model, 1);
   const whole = bytesOf(await model.exportWeights());
-  const bytes = async (version: number) => (await checkpointEngine!.updateWeights(version)).bytes;
+  const bytes = async (version: number) => (await sync(engine, version)).bytes;
   expect(await bytes(1)).toBe(whole);
   expect(await bytes(2)).toBe(0);
   const norm = 'model.norm.weight';
@@ -150,32 +164,24 @@ test('delta: unchanged buckets are not sent again', async () => {
 test('a failed transfer leaves the old weights intact, and the next one sends everything', async () => {
   const { train: trainer, other } = await pairOf();
   let fails = false;
-  const receiver: WeightReceiver = {
-    openReceive: (...args) => other.receiver!.openReceive(...args),
-    useWeights: (...args) => other.receiver!.useWeights(...args),
-    dropWeights: () => other.receiver!.dropWeights(),
-    async receiveWeights(k, data) {
-      if (fails && k === 5) throw new Error('the net is gone');
-      await other.receiver!.receiveWeights(k, data);
-    },
-  };
-  const { checkpointEngine, rollout, model } = splitEngine(
-    trainer,
-    { ...other, receiver },
-    { bucketBytes: 4 << 10, content: 'delta' },
-  );
-  await checkpointEngine!.updateWeights(1);
+  const receiver = receiverOf(other, async (k, receive) => {
+    if (fails && k === 5) throw new Error('the net is gone');
+    await receive();
+  });
+  const engine = splitEngine(trainer, { ...other, receiver }, { bucketBytes: 4 << 10, content: 'delta' });
+  const { rollout, model } = engine;
+  await sync(engine, 1);
   const before = drawn(await generate(rollout));
   const { bytes: held } = other.gpu.counters;
   await train(model, 1);
   fails = true;
-  await expect(checkpointEngine!.updateWeights(2)).rejects.toThrow('the net is gone');
+  await expect(sync(engine, 2)).rejects.toThrow('the net is gone');
   expect(other.gpu.counters.bytes).toBe(held);
   const generations = await generate(rollout);
   expect(drawn(generations)).toEqual(before);
   expect(new Set(generations[0].weightVersions)).toEqual(new Set([1]));
   fails = false;
-  const { bytes } = await checkpointEngine!.updateWeights(2);
+  const { bytes } = await sync(engine, 2);
   expect(bytes).toBe(bytesOf(await model.exportWeights()));
   expect(await offPolicy(model, await generate(rollout))).toBe(0);
 });
@@ -244,9 +250,8 @@ test(
     expect(await train(copy.model, 1)).toEqual(seen);
     const before = drawn(await generate(local.rollout));
     for (const engine of [remote, copy]) expect(drawn(await generate(engine.rollout))).toEqual(before);
-    const { bytes } = await local.checkpointEngine!.updateWeights(4);
-    for (const engine of [remote, copy])
-      expect(await engine.checkpointEngine!.updateWeights(4)).toMatchObject({ version: 4, bytes });
+    const { bytes } = await sync(local, 4);
+    for (const engine of [remote, copy]) expect(await sync(engine, 4)).toMatchObject({ version: 4, bytes });
     const after = await generate(local.rollout);
     expect(drawn(after)).not.toEqual(before);
     for (const engine of [remote, copy]) expect(await generate(engine.rollout)).toEqual(after);

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
 import { filesOf, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import { loadModel } from '../../src/model/weights/load.ts';
-import { type LoraConfig, loraModules } from '../../src/model/lora/weights.ts';
+import type { LoraConfig } from '../../src/model/lora/weights.ts';
 import { openCheckpoint } from '../../src/model/checkpoint/open.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
@@ -11,18 +11,11 @@ import { planBlocks } from '../../src/model/weights/plan.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { rng } from '../random.ts';
-import { tinyConfig } from './tinyModel.ts';
+import { loraOf, tinyConfig } from './tinyModel.ts';
 
 /** Largest binding in bytes: 128 rows of the embedding table. A layer's largest matrix takes 4480 bytes. */
 const LIMIT = 2 * 64 * 20 * 4;
-const lora: LoraConfig = {
-  rank: 8,
-  alpha: 16,
-  dropout: 0,
-  useRslora: false,
-  targetModules: loraModules('all-linear'),
-  seed: 1,
-};
+const lora = loraOf(8);
 const QWEN2 = { architecture: 'Qwen2ForCausalLM', tieWordEmbeddings: false, qkvBias: true } as const;
 const adam = { lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.1, gradClip: 1 };
 

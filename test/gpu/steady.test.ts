@@ -16,6 +16,7 @@ import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { recipeSpec } from '../recipeSpec.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { tinyConfig, tinyModel } from './tinyModel.ts';
+import { stub } from '../stub.ts';
 
 const ids = (n: number, seed: number) =>
   Uint32Array.from({ length: n }, (_, i) => (i * 17 + seed * 29) % tinyConfig.vocabSize);
@@ -25,7 +26,7 @@ async function added(gpu: Gpu, work: () => Promise<unknown>): Promise<GpuCounter
   const before = { ...gpu.counters };
   await work();
   const names = Object.keys(before) as (keyof GpuCounters)[];
-  return Object.fromEntries(names.map((name) => [name, gpu.counters[name] - before[name]])) as unknown as GpuCounters;
+  return stub<GpuCounters>(Object.fromEntries(names.map((name) => [name, gpu.counters[name] - before[name]])));
 }
 
 const NOTHING = { buffers: 0, bytes: 0, stagingBytes: 0, copiedBytes: 0, pipelines: 0, bindGroups: 0 };

@@ -2,11 +2,10 @@
 import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
-import { initWeights } from '../../src/model/params.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
-import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts';
+import { createLocalEngine } from '../../src/workers/localEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
+import { tinySpec } from './tinySpec.ts';
 
 test('after two steps, three more create no buffer, pipeline or bind group', { timeout: 240_000 }, async () => {
   const config = resolveTrainConfig({
@@ -19,10 +18,7 @@ test('after two steps, three more create no buffer, pipeline or bind group', { t
     trainer: { totalTrainingSteps: 5 },
   });
   const model = { ...tinyConfig, vocabSize: 512, maxPositionEmbeddings: 128 };
-  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
-  const weights = initWeights(model, 9);
-  const spec = { ...engineSizes(config), config: model, weights, tokenizerJson, tokenizerConfigJson };
-  const engine = await createLocalEngine(spec);
+  const engine = await createLocalEngine(tinySpec(config, model, 9));
   const task = gsm8kToolTask();
   const reward: typeof task.reward = ({ response }) => ({ score: response.length % 7, acc: response.length % 2 });
   const trainer = new GrpoTrainer({ config, task: { ...task, reward }, engine });

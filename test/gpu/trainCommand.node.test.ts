@@ -11,8 +11,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { expect, test } from 'vitest';
 import { bundle } from '../../scripts/lib/bundle.mjs';
-import type { Metrics } from '../../src/grpo/metrics.ts';
-import { RunningCommand, webgrpo } from '../commandLine.ts';
+import { metricsIn, RunningCommand, webgrpo } from '../commandLine.ts';
 import { withoutTimes } from '../scriptedRuns.ts';
 import { isFull } from './full.ts';
 
@@ -27,8 +26,7 @@ const argumentsOf = (name: string) => [
 const inRun = (...names: string[]) => join(defaultLocalDir, ...names);
 
 function outcome(run: string) {
-  const lines = readFileSync(inRun(run, 'metrics.jsonl'), 'utf8').trim().split('\n');
-  const metrics = withoutTimes(lines.map((line) => JSON.parse(line) as Metrics));
+  const metrics = withoutTimes(metricsIn(inRun(run)));
   const files = ['model.safetensors', 'optimizer.safetensors', 'trainer_state.json'];
   return { metrics, bytes: files.map((file) => readFileSync(inRun(run, 'checkpoints', 'step-2', file), 'base64')) };
 }

@@ -17,13 +17,13 @@ import type { CustomLoss } from '../../src/grpo/losses/types.ts';
 import { PolicyUpdater } from '../../src/grpo/update/updater.ts';
 import type { ModelEngine, TensorMap, TrainLoss } from '../../src/model/engine.ts';
 import { entropyGradient } from '../../src/model/policyStage.ts';
-import { initWeights } from '../../src/model/params.ts';
 import type { Task } from '../../src/tasks/task.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
-import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { createLocalEngine, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { rng } from '../random.ts';
 import { isFull } from './full.ts';
 import { tinyConfig } from './tinyModel.ts';
+import { ENDED } from '../samples.ts';
+import { tinySpec } from './tinySpec.ts';
 
 const PROMPTS = 7;
 const PER_PROMPT = 3;
@@ -42,10 +42,7 @@ const configOf = (algorithm: object, actor: object = {}, rollout: object = {}) =
 const model = { ...tinyConfig, vocabSize: 512 };
 let engine: LocalEngine;
 beforeAll(async () => {
-  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
-  const sizes = engineSizes(configOf({}, { useKlLoss: true }));
-  const weights = initWeights(model, 3);
-  engine = await createLocalEngine({ ...sizes, config: model, weights, tokenizerJson, tokenizerConfigJson });
+  engine = await createLocalEngine(tinySpec(configOf({}, { useKlLoss: true }), model));
 });
 
 /** Returns samples of random tokens and lengths. Every fourth token is a tool's. `drift` moves the old log-probs away from the policy's. */
@@ -69,10 +66,7 @@ async function offPolicySamples(
         mask: Uint8Array.from({ length }, (_, t) => (t % 4 === 2 ? 0 : 1)),
         logProbs: new Float32Array(length),
         logMass: new Float32Array(length),
-        stopReason: 'completed',
-        numTurns: 1,
-        numToolCalls: 0,
-        numToolErrors: 0,
+        ...ENDED,
       },
     };
   });

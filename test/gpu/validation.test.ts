@@ -3,12 +3,10 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { Evaluation, validate } from '../../src/grpo/generate/validate.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
-import { initWeights } from '../../src/model/params.ts';
 import type { RolloutStats } from '../../src/rollout/types.ts';
 import type { Task } from '../../src/tasks/task.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
-import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
-import { tinyConfig } from './tinyModel.ts';
+import { createLocalEngine, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { tinySpec } from './tinySpec.ts';
 
 const PROBLEMS = 30;
 
@@ -37,16 +35,7 @@ const task: Task = {
 
 let engine: LocalEngine;
 beforeAll(async () => {
-  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
-  const model = { ...tinyConfig, vocabSize: 512 };
-  const weights = initWeights(model, 3);
-  engine = await createLocalEngine({
-    ...engineSizes(configOf({})),
-    config: model,
-    weights,
-    tokenizerJson,
-    tokenizerConfigJson,
-  });
+  engine = await createLocalEngine(tinySpec(configOf({})));
 });
 afterAll(() => engine.destroy());
 

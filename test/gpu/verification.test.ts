@@ -17,6 +17,7 @@ import { createEngineHost } from '../../src/workers/engineHost.ts';
 import { createDeviceEngine, createLocalEngine } from '../../src/workers/localEngine.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { readShipped } from './readFixture.ts';
+import { workerAt } from '../stub.ts';
 
 const task = gsm8kToolTask();
 const folder = 'checkpoints/gsm8k-tool';
@@ -219,7 +220,7 @@ test('a sample of two versions is a forgery, also if it claims to be of one', as
 test('by a model in a worker', async () => {
   const { port1, port2 } = new MessageChannel();
   Comlink.expose(createEngineHost(createDeviceEngine), port2);
-  const worker = Object.assign(port1, { terminate: () => port1.close() }) as unknown as Worker;
+  const worker = workerAt(port1, () => port1.close());
   const { model, destroy } = await createRemoteEngine(worker, { ...engineSizes(config), ...shipped });
   const weightsOf = () => ({ drawBounds: model.drawBounds! });
   for (const verdict of await verifyAll(honest.slice(0, n), verifierOf({ weightsOf })))

@@ -30,6 +30,7 @@ import { chartData, type RunReport } from '../../src/report/runReport.ts';
 import { metricHint } from '../../src/report/metricDocs.ts';
 import { summarizeRun, summaryTable } from '../../src/report/summary.ts';
 import { ConfigError, InputError, oneLine, UserCodeError } from '../../src/errors.ts';
+import { stub } from '../stub.ts';
 
 const temporary = () => mkdtempSync(join(tmpdir(), 'webgrpo-cli-'));
 
@@ -328,7 +329,7 @@ test('recipes and models of the package are found from any folder; files of the 
 test("a chat template of a file replaces the tokenizer's, so that checkpoints are saved with it", async () => {
   const file = join(temporary(), 'chat.jinja');
   writeFileSync(file, 'A{{ messages[0].content }}');
-  const model = { tokenizerConfigJson: { eos_token: 'x', chat_template: 'B' } } as unknown as LoadedModel;
+  const model = stub<LoadedModel>({ tokenizerConfigJson: { eos_token: 'x', chat_template: 'B' } });
   expect((await withChatTemplate(model, file)).tokenizerConfigJson).toEqual({
     eos_token: 'x',
     chat_template: 'A{{ messages[0].content }}',
@@ -338,7 +339,7 @@ test("a chat template of a file replaces the tokenizer's, so that checkpoints ar
 
 test('answers of evaluations are stored next to the rollouts and shown in the report', async () => {
   const { folder } = await RunFolder.create(disk, join(temporary(), 'run'), { name: 'x' });
-  const answer = { step: 5, messages: [], problem: 'held-out-1' } as unknown as LoggedRollout;
+  const answer = stub<LoggedRollout>({ step: 5, messages: [], problem: 'held-out-1' });
   await folder.writeValRollouts(5, [answer]);
   await folder.writeValRollouts(10, []);
   expect(readdirSync(folder.file('rollouts'))).toEqual(['val-step-5.jsonl']);

@@ -21,6 +21,7 @@ import { wholeTrajectories } from '../../src/grpo/update/rows.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { tokenizer, tokenizerJson } from '../scriptedTurns.ts';
 import { talkingRun } from '../clientEngine.ts';
+import { anyNumber, stub } from '../stub.ts';
 
 const QUESTION: MessageShape[] = [{ role: 'user', content: 'What is 2 plus 2?' }];
 const TOOLS: ToolShape[] = [
@@ -104,9 +105,9 @@ describe('completions', () => {
     const params = { messages: QUESTION, logprobs: true, top_logprobs: 1, return_token_ids: true } as const;
     const { choices, prompt_token_ids: prompt } = await trainer.client().chat.completions.create(params);
     const { logprobs, token_ids: ids } = choices[0];
-    expect(logprobs!.content.map(({ token }) => token).join('')).toBe('Four.');
-    expect(logprobs!.content[1]).toMatchObject({ logprob: -2, top_logprobs: [{ logprob: -0.5 }] });
-    expect(ids!.slice(0, -1)).toEqual(tokenizer.encode('Four.'));
+    expect(logprobs?.content.map(({ token }) => token).join('')).toBe('Four.');
+    expect(logprobs?.content[1]).toMatchObject({ logprob: -2, top_logprobs: [{ logprob: -0.5 }] });
+    expect(ids?.slice(0, -1)).toEqual(tokenizer.encode('Four.'));
     expect(prompt).toEqual([...rollout.requests[0].contextIds]);
   });
 
@@ -123,7 +124,7 @@ describe('completions', () => {
       { index: 0, function: { name: 'calculator' } },
     ]);
     expect(chunks.at(-2)!.choices[0].finish_reason).toBe('tool_calls');
-    expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { total_tokens: expect.any(Number) as number } });
+    expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { total_tokens: anyNumber } });
   });
 });
 
@@ -291,15 +292,15 @@ test('rows of a trajectory have one reward, and every sampled token once', async
   await rewarded(3);
   await rewarded(1);
   expect(trainer.groups.complete).toBe(1);
-  const { samples, drawn, metrics } = await trainer.groups.generate(1);
+  const { samples, drawn = [], metrics } = await trainer.groups.generate(1);
   expect(samples.map(({ fork }) => fork)).toEqual([undefined, true, true, undefined]);
   expect(wholeTrajectories(samples).map(({ reward }) => reward.score)).toEqual([3, 1]);
   const length = tokenizer.encode('Four.').length + 1;
-  expect(drawn!.map(({ trajectory: { mask } }) => mask.reduce((sum, m) => sum + m, 0))).toEqual([3 * length, length]);
-  expect(drawn![0].trajectory).toMatchObject({ numTurns: 3 });
+  expect(drawn.map(({ trajectory: { mask } }) => mask.reduce((sum, m) => sum + m, 0))).toEqual([3 * length, length]);
+  expect(drawn[0].trajectory).toMatchObject({ numTurns: 3 });
   // The row has three turns, with an untrained token between consecutive turns.
   const row = Array<number>(length).fill(1);
-  expect([...drawn![0].trajectory.mask]).toEqual([...row, 0, ...row, 0, ...row]);
+  expect([...drawn[0].trajectory.mask]).toEqual([...row, 0, ...row, 0, ...row]);
   expect(metrics).toMatchObject({
     'client/calls': 4,
     'client/forks': 2,
@@ -317,7 +318,7 @@ test('examples/client.ts: an agent with a tool, rewarded', async () => {
   const { step } = await import('../../examples/client.ts');
   const learner = { config, client: trainer.client.bind(trainer), step: () => trainer.groups.generate(1) };
   const questions = [{ question: 'What is 2 plus 2?', answer: '4' }];
-  const { samples, metrics } = await step(learner as unknown as Learner, questions);
+  const { samples, metrics } = await step(stub<Learner>(learner), questions);
   expect(samples.map(({ reward }) => reward.score).sort()).toEqual([0, 1]);
   expect(metrics).toMatchObject({ 'client/calls': 4, 'client/continuations': 2, 'client/forks': 0 });
 });

@@ -4,6 +4,7 @@ import { expect, test, vi } from 'vitest';
 import type { GpuCounters } from '../../src/gpu/counters.ts';
 import type { Kernel } from '../../src/gpu/kernel.ts';
 import { Pipelines } from '../../src/gpu/pipelines.ts';
+import { stub } from '../stub.ts';
 
 vi.stubGlobal('GPUShaderStage', { COMPUTE: 4 });
 
@@ -13,15 +14,15 @@ test('a pipeline that others replace is never awaited while it compiles', async 
     ...{ createShaderModule: () => ({}), createPipelineLayout: () => ({}), createBindGroupLayout: () => ({}) },
     createComputePipelineAsync: () => new Promise((resolve) => (compiled = resolve)),
   };
-  const pipelines = new Pipelines(device as unknown as GPUDevice, { pipelines: 0 } as GpuCounters);
-  const kernel = {
+  const pipelines = new Pipelines(device as unknown as GPUDevice, stub<GpuCounters>({ pipelines: 0 }));
+  const kernel = stub<Kernel>({
     name: 'large',
     id: 0,
     bindings: [],
     paramsBinding: 0,
     paramsBytes: 16,
     code: '',
-  } as unknown as Kernel;
+  });
   pipelines.prepareOnceWorth([kernel], 10);
   pipelines.standIn(kernel, 9);
   expect([pipelines.isCompiling(kernel), compiled]).toEqual([true, undefined]);

@@ -66,14 +66,8 @@ describe('a sample', () => {
       limits: { maxResponseLength: 1000, contextLength: 2000 },
     });
     expect(messages.map(({ role, content }) => `${role}: ${content}`)).toEqual([
-      `assistant: ${turns[0]}`,
-      'tool: n 2',
-      'assistant: hm',
-      'user: n 3',
-      `assistant: ${turns[2]}`,
-      'tool: n is 3',
-      'assistant: stop',
-      'user: n 4',
+      ...[`assistant: ${turns[0]}`, 'tool: n 2', 'assistant: hm', 'user: n 3', `assistant: ${turns[2]}`],
+      ...['tool: n is 3', 'assistant: stop', 'user: n 4'],
     ]);
     expect(trajectory).toMatchObject({ stopReason: 'done', numTurns: 4, numToolCalls: 2, numToolErrors: 0 });
     expect(toolStates).toEqual({ counter: { n: 4, sampleId: 'r1' } });

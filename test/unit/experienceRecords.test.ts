@@ -4,6 +4,7 @@ import { ExperienceQueue } from '../../src/extensions/pipelines/experienceQueue.
 import { recordOf, sampleOf } from '../../src/extensions/pipelines/records.ts';
 import type { ExperienceRecord } from '../../src/grpo/pipeline/record.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
+import { ENDED } from '../samples.ts';
 
 const problem = { id: 'p', messages: [{ role: 'user' as const, content: 'hello' }], answer: '' };
 const sample = (more: Partial<Sample> = {}): Sample => ({
@@ -16,10 +17,7 @@ const sample = (more: Partial<Sample> = {}): Sample => ({
     logProbs: Float32Array.of(-0.25, 0, -1),
     logMass: new Float32Array(3),
     weightVersions: Uint32Array.of(3, 0, 5),
-    stopReason: 'completed',
-    numTurns: 2,
-    numToolCalls: 1,
-    numToolErrors: 0,
+    ...{ ...ENDED, numTurns: 2, numToolCalls: 1 },
   },
   messages: [{ role: 'assistant', content: 'a' }],
   reward: { score: 0.5, acc: 1, extra: { x: 2 } },

@@ -22,7 +22,7 @@ import { saveAdapter } from '../../src/model/lora/adapter.ts';
 import { LORA_MODULES } from '../../src/model/lora/config.ts';
 import { CONFIG, exported, FIXTURE, type PeerIds, RUNS } from '../exportedPrompts.ts';
 
-const { VERL_DIR: verl, TRL_DIR: trl, PEFT_DIR: peft } = process.env;
+const { VERL_DIR: verl = '', TRL_DIR: trl = '', PEFT_DIR: peft = '' } = process.env;
 const OFFLINE = { ...process.env, HF_HUB_OFFLINE: '1', CUDA_VISIBLE_DEVICES: '', NO_COLOR: '1' };
 const text = readFileSync(CONFIG, 'utf8');
 const config = (...overrides: string[]) => parseTrainConfig(text, { source: CONFIG, overrides });
@@ -54,7 +54,7 @@ beforeAll(async () => {
 });
 
 describe.skipIf(!verl)('verl (skipped without VERL_DIR, a checkout of verl)', () => {
-  const read = (path: string) => readFileSync(join(verl!, 'verl', path), 'utf8');
+  const read = (path: string) => readFileSync(join(verl, 'verl', path), 'utf8');
   type Tree = { [key: string]: Tree | Setting };
   let tree: Tree = {};
   beforeAll(() => {
@@ -109,7 +109,7 @@ inspect.signature(module.compute_score).bind(**{n: None for n in names})
 extra = {"split": "train", "index": 3, "num_turns": 2, "rollout_reward_scores": {}}
 values = {"data_source": "webgrpo/gsm8k", "ground_truth": "7", "extra_info": extra}
 print(sorted(names), [module.compute_score(solution_str=s, **values) for s in ("x #### 7", "#### 8", "7")])`;
-    expect(python(code, verl!, join(out, 'verl')).trim()).toBe(
+    expect(python(code, verl, join(out, 'verl')).trim()).toBe(
       "['data_source', 'extra_info', 'ground_truth', 'solution_str'] [1.0, 0.0, 0.0]",
     );
   });
@@ -141,7 +141,7 @@ async def run():
     return made.name, response.text, reward, metrics, await made.calc_reward(id)
 print(asyncio.run(run()))`;
     const tools = parse(readFileSync(join(out, 'verl/tools.yaml'), 'utf8')) as unknown;
-    expect(python(code, verl!, join(out, 'verl'), JSON.stringify(tools)).trim()).toBe(
+    expect(python(code, verl, join(out, 'verl'), JSON.stringify(tools)).trim()).toBe(
       "('calculator', '24', 0.0, {}, 0.0)",
     );
   });
@@ -173,7 +173,7 @@ describe.skipIf(!trl)('TRL (skipped without TRL_DIR, a checkout of trl)', () => 
     'output_dir seed max_steps per_device_train_batch_size learning_rate adam_beta1 adam_beta2 adam_epsilon weight_decay ' +
     'max_grad_norm lr_scheduler_type warmup_steps logging_steps save_steps'
   ).split(' ');
-  const file = () => join(trl!, 'trl/trainer/grpo_config.py');
+  const file = () => join(trl, 'trl/trainer/grpo_config.py');
 
   test('every argument is a field of GRPOConfig', () => {
     const known = new Set([...TRAINING_ARGUMENTS, ...python(FIELDS, file()).trim().split(' ')]);
@@ -182,7 +182,7 @@ describe.skipIf(!trl)('TRL (skipped without TRL_DIR, a checkout of trl)', () => 
   });
 
   test('losses and scales are among those that the trainer knows', () => {
-    const source = readFileSync(file(), 'utf8') + readFileSync(join(trl!, 'trl/trainer/grpo_trainer.py'), 'utf8');
+    const source = readFileSync(file(), 'utf8') + readFileSync(join(trl, 'trl/trainer/grpo_trainer.py'), 'utf8');
     for (const run of configs()) {
       const { loss_type, scale_rewards, importance_sampling_level } = trlRun(run).settings;
       for (const value of [loss_type, scale_rewards, importance_sampling_level])
@@ -191,7 +191,7 @@ describe.skipIf(!trl)('TRL (skipped without TRL_DIR, a checkout of trl)', () => 
   });
 
   test('GRPOTrainer takes what the script gives', () => {
-    const source = readFileSync(join(trl!, 'trl/trainer/grpo_trainer.py'), 'utf8');
+    const source = readFileSync(join(trl, 'trl/trainer/grpo_trainer.py'), 'utf8');
     const init = /def __init__\(([\s\S]*?)\n {4}\):/.exec(source)![1];
     for (const name of ['model', 'args', 'reward_funcs', 'train_dataset', 'eval_dataset', 'tools'])
       expect(init).toMatch(new RegExp(`^ {8}${name}:`, 'm'));
@@ -281,7 +281,7 @@ describe.skipIf(process.env['FULL_TESTS'] !== '1')('TRL itself (npm test -- --fu
 
 describe.skipIf(!peft)('PEFT (skipped without PEFT_DIR, a checkout of peft)', () => {
   test('what we write into adapter_config.json are fields of LoraConfig', () => {
-    const files = ['src/peft/tuners/lora/config.py', 'src/peft/config.py'].map((file) => join(peft!, file));
+    const files = ['src/peft/tuners/lora/config.py', 'src/peft/config.py'].map((file) => join(peft, file));
     const fields = python(FIELDS, ...files)
       .trim()
       .split(' ');

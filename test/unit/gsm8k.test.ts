@@ -10,6 +10,7 @@ import { buildTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
 import type { Gsm8kProblem } from '../../src/tasks/gsm8k/task.ts';
 import type { ScoredSample } from '../../src/tasks/task.ts';
+import { scored } from '../samples.ts';
 
 const readJson = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>;
 const tokenizer = new ChatTokenizer(
@@ -182,17 +183,8 @@ describe('demonstrations', () => {
 });
 
 describe('reward', () => {
-  const sample = (response: string, more: Partial<ScoredSample> = {}): ScoredSample => ({
-    problem: { id: 'p', messages: [], answer: '1234' },
-    messages: [],
-    response,
-    stopReason: 'completed',
-    numTurns: 1,
-    numToolCalls: 1,
-    numToolErrors: 0,
-    responseTokens: 5,
-    ...more,
-  });
+  const sample = (response: string, more: Partial<ScoredSample> = {}) =>
+    scored(response, { problem: { id: 'p', messages: [], answer: '1234' }, numToolCalls: 1, ...more });
 
   test.each([
     ['#### 1234', '1234'],

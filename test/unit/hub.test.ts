@@ -10,7 +10,6 @@ import { type GgufType, ggufModel } from '../../src/extensions/gguf/index.ts';
 import { collectWeights, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import { parseModelConfig } from '../../src/model/config.ts';
 import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
-import { InputError } from '../../src/errors.ts';
 import { isGguf, isGgufModel, isRemote } from '../../src/model/checkpoint/address.ts';
 import { fetchModel, type HubOptions, lookUpModel } from '../../src/model/checkpoint/hub.ts';
 import { openCheckpoint } from '../../src/model/checkpoint/open.ts';
@@ -21,6 +20,7 @@ import { writeSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { Sha256 } from '../../src/model/checkpoint/sha256.ts';
 import { answerWith, hash, type Hub, SHA, startHub, portOf } from '../hubServer.ts';
 import { holdTimers } from '../timers.ts';
+import { refusalBy } from '../refusal.ts';
 
 const CONFIG = parseModelConfig({
   architectures: ['LlamaForCausalLM'],
@@ -68,11 +68,7 @@ const fetched = (options: HubOptions = {}, model = 'org/tiny') =>
     ...{ endpoint: hub.endpoint, waitMs: 1, onProgress: hub.onProgress },
     ...options,
   });
-const refusal = async (promise: Promise<unknown>) => {
-  const error: unknown = await promise.catch((e: unknown) => e);
-  expect(error).toBeInstanceOf(InputError);
-  return (error as Error).message.replaceAll(hub.endpoint, 'HUB');
-};
+const refusal = async (promise: Promise<unknown>) => (await refusalBy(promise)).replaceAll(hub.endpoint, 'HUB');
 
 test('a repository: every file once, through redirects, then from the cache alone', async () => {
   const progress: DownloadProgress[] = [];

@@ -18,6 +18,7 @@ import { SampleRecord, StartLine } from '../../src/rollout/agent/record.ts';
 import { defineTool } from '../../src/tasks/tool.ts';
 import { talkingRun } from '../clientEngine.ts';
 import { problem, run, ScriptedTurns } from '../scriptedTurns.ts';
+import { stub } from '../stub.ts';
 
 const parameters = { type: 'object', properties: {} } as const;
 let calls: string[] = [];
@@ -56,19 +57,21 @@ registerAgentLoop('in-flight', async (sample) => {
   return 'completed';
 });
 
-/** Runs the loop. With `hang`, its second turn never ends. The record then has the content that a checkpoint would contain. */
-async function start(record: SampleRecord, turns: string[], hang = false) {
+/** Runs the loop. */
+function start(record: SampleRecord, turns: string[], engine = new ScriptedTurns(turns)) {
   calls = [];
-  const engine = new ScriptedTurns(turns);
   const limits = { maxResponseLength: 2000, contextLength: 4000 };
-  const options = { engine, tools: [saving, plain], agentLoop: 'in-flight', record, limits };
-  if (!hang) return run(turns, options);
+  return run(turns, { engine, tools: [saving, plain], agentLoop: 'in-flight', record, limits });
+}
+
+/** Runs the loop until its second turn, which never ends. The record then has the content that a checkpoint would contain. */
+async function startAndHang(record: SampleRecord, turns: string[]): Promise<void> {
+  const engine = new ScriptedTurns(turns);
   const answer = engine.generate.bind(engine);
   engine.generate = (request) => (engine.requests.length === 1 ? new Promise(() => {}) : answer(request));
-  void run(turns, options);
+  void start(record, turns, engine);
   while (record.requestId === undefined || engine.requests.length === 0) await new Promise((r) => setImmediate(r));
   await new Promise((r) => setImmediate(r));
-  return undefined;
 }
 
 const drawn = { tokenIds: Uint32Array.of(5, 6), logProbs: Float32Array.of(-1, -2) };
@@ -83,7 +86,7 @@ const throughFile = (sample: SavedGroup['samples'][number]) =>
 
 async function saved() {
   const record = new SampleRecord();
-  await start(record, ['One.'], true);
+  await startAndHang(record, ['One.']);
   return throughFile(await record.save(drawn));
 }
 
@@ -93,10 +96,10 @@ test('a restarted loop receives its earlier results again, and the engine genera
   expect(state.received).toHaveLength(2);
   expect(state.toolStates).toEqual({ saving: 1 });
   const again = await start(new SampleRecord(state, new StartLine()), ['Two.']);
-  expect(again!.engine.requests.map((request) => request.drawn)).toEqual([drawn]);
-  expect(again!.trajectory).toEqual(whole!.trajectory);
-  expect(again!.messages).toEqual(whole!.messages);
-  expect(again!.toolStates).toEqual({ saving: { n: 2 }, plain: { n: 2 } });
+  expect(again.engine.requests.map((request) => request.drawn)).toEqual([drawn]);
+  expect(again.trajectory).toEqual(whole.trajectory);
+  expect(again.messages).toEqual(whole.messages);
+  expect(again.toolStates).toEqual({ saving: { n: 2 }, plain: { n: 2 } });
   // To restore its state, the first call of `plain` is repeated. `saving` saves its state, so its call is not.
   expect(calls).toEqual(['plain', 'saving', 'plain']);
 });
@@ -106,9 +109,9 @@ test('a restarted loop that makes other requests continues without the record', 
   word = 'another word';
   try {
     const again = await start(new SampleRecord(state, new StartLine()), ['Three.']);
-    expect(again!.engine.requests.map((request) => request.drawn)).toEqual([undefined]);
-    expect(again!.messages.map(({ content }) => content)).toContain('another word');
-    expect(again!.messages.filter(({ role }) => role === 'assistant').map(({ content }) => content)).toEqual([
+    expect(again.engine.requests.map((request) => request.drawn)).toEqual([undefined]);
+    expect(again.messages.map(({ content }) => content)).toContain('another word');
+    expect(again.messages.filter(({ role }) => role === 'assistant').map(({ content }) => content)).toEqual([
       'One.',
       'Three.',
     ]);
@@ -124,8 +127,8 @@ test('an ended sample keeps its reward, and its tools are not called', async () 
   const state = throughFile(await record.save(undefined));
   const again = new SampleRecord(state);
   expect(again.reward).toEqual({ score: NaN, acc: 1 });
-  const { trajectory, engine } = (await start(again, []))!;
-  expect(trajectory).toEqual(whole!.trajectory);
+  const { trajectory, engine } = await start(again, []);
+  expect(trajectory).toEqual(whole.trajectory);
   expect([engine.requests, calls]).toEqual([[], []]);
 });
 
@@ -249,7 +252,7 @@ test.each<[keyof typeof stored, () => unknown, () => unknown]>([
     () => stored.keptStep,
     async () => {
       const { samples, advantages, extras, ...name } = await decodeStep(bytesOf(stored.keptStep), 'step-7.safetensors');
-      return textOf(await encodeStep(name, samples, { tokens: { advantages }, extras } as unknown as StepInputs));
+      return textOf(await encodeStep(name, samples, stub<StepInputs>({ tokens: { advantages }, extras })));
     },
   ],
   [

@@ -18,7 +18,7 @@ import type { FileSystem } from '../../src/runs/fileSystem.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
 import { exampleOf, taskTokenizer } from '../../src/extensions/sft/taskExamples.ts';
 import type { Task } from '../../src/tasks/task.ts';
-import { scriptedEngines, webgrpo } from '../commandLine.ts';
+import { metricsIn, scriptedEngines, webgrpo } from '../commandLine.ts';
 
 const toolsOf = ({ tools, environments = [] }: Task) => [...(tools ?? []), ...environments.flatMap((one) => one.tools)];
 const root = mkdtempSync(join(tmpdir(), 'webgrpo-init-'));
@@ -118,20 +118,13 @@ async function trained(config: string, ...overrides: string[]): Promise<Metrics[
   const kept = mkdtempSync(join(tmpdir(), 'webgrpo-init-run-'));
   const settings = [
     ...['name=run', `trainer.defaultLocalDir=${kept}`, 'trainer.totalTrainingSteps=2', 'trainer.testFreq=0'],
-    ...[
-      'trainer.valBeforeTrain=false',
-      'trainer.kernelTuning=off',
-      'data.trainBatchSize=2',
-      'actor.ppoMiniBatchSize=2',
-    ],
+    ...['trainer.valBeforeTrain=false', 'trainer.kernelTuning=off', 'data.trainBatchSize=2'],
+    'actor.ppoMiniBatchSize=2',
   ];
   const args = ['train', config, ...settings, ...overrides];
   const { status, said } = await webgrpo(args, { createEngine: scriptedEngines() });
   expect(status, said.join('\n')).toBe(0);
-  const lines = readFileSync(join(kept, 'run', 'metrics.jsonl'), 'utf8')
-    .trim()
-    .split('\n');
-  return lines.map((line) => JSON.parse(line) as Metrics);
+  return metricsIn(join(kept, 'run'));
 }
 
 test.each(Object.keys(TEMPLATES))('the template %s trains, by its own problems', async (template) => {

@@ -18,9 +18,11 @@ import { timedReward } from '../../src/grpo/generate/score.ts';
 import type { JsonlFile } from '../../src/extensions/tasks/jsonl/file.ts';
 import { lastNumber } from '../../src/extensions/tasks/jsonl/number.ts';
 import { type JsonlOptions, jsonlTask } from '../../src/extensions/tasks/jsonl/task.ts';
-import type { Problem, Reward, ScoredSample, Task } from '../../src/tasks/task.ts';
+import type { Problem, Reward, Task } from '../../src/tasks/task.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
 import { LIMITS, problem, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
+import { refusalOf } from '../refusal.ts';
+import { scored } from '../samples.ts';
 
 const GROUPED = [
   '10,000',
@@ -142,19 +144,8 @@ const taskOf = (text: string, options: Partial<JsonlOptions> = {}) =>
 const problemsOf = (text: string, options: Partial<JsonlOptions> = {}): Problem[] => [
   ...(jsonlTask({ train: file(text), val: file(text) }, options).heldOut(1e9) as Iterable<Problem>),
 ];
-const sentence = (run: () => unknown): string => {
-  try {
-    run();
-  } catch (error) {
-    expect(error).toBeInstanceOf(InputError);
-    return (error as Error).message;
-  }
-  return 'no error';
-};
-const sampleOf = (problem: Problem, response: string): ScoredSample => ({
-  ...{ problem, response, messages: [{ role: 'assistant', content: response }], stopReason: 'completed' },
-  ...{ numTurns: 1, numToolCalls: 0, numToolErrors: 0, responseTokens: 1 },
-});
+const sampleOf = (problem: Problem, response: string) =>
+  scored(response, { problem, messages: [{ role: 'assistant', content: response }] });
 const rewardOf = async (answer: unknown, response: string, options: Partial<JsonlOptions>): Promise<Reward> => {
   const task = taskOf(lines({ prompt: 'q', answer }), options);
   return task.reward(sampleOf(await task.train(0, 1), response));
@@ -273,7 +264,7 @@ describe('a line', () => {
     [{ ...GOOD, id: 'one' }, 'the id "one" is that of line 1 as well. Give each line its own, or none.'],
     ['{"prompt":"q","answer":"a","__proto__":{"admin":true}}', 'a field is named "__proto__". Rename it.'],
   ])('%j is refused with its place', (bad, why) => {
-    const message = sentence(() => problemsOf(lines({ ...GOOD, id: 'one' }, bad)));
+    const message = refusalOf(() => problemsOf(lines({ ...GOOD, id: 'one' }, bad)));
     expect(message.slice(0, AT.length + why.length)).toBe(AT + why);
     expect(message).not.toContain('\n');
   });
@@ -284,8 +275,8 @@ describe('a line', () => {
     const [problem] = problemsOf(row);
     expect(Object.getPrototypeOf(problem)).toBe(Object.prototype);
     expect(({} as Record<string, unknown>)['admin']).toBeUndefined();
-    expect(sentence(() => problemsOf(lines(GOOD), { promptKey: 'constructor.name' }))).toContain('it has no prompt');
-    expect(sentence(() => problemsOf(lines(GOOD), { promptKey: '__proto__' }))).toContain('it has no prompt');
+    expect(refusalOf(() => problemsOf(lines(GOOD), { promptKey: 'constructor.name' }))).toContain('it has no prompt');
+    expect(refusalOf(() => problemsOf(lines(GOOD), { promptKey: '__proto__' }))).toContain('it has no prompt');
   });
 
   test('names of control tokens in its messages stay text', () => {
@@ -309,10 +300,10 @@ describe('files', () => {
     expect([...epoch, ...held].toSorted((a, b) => Number(a) - Number(b))).toEqual(
       Array.from({ length: 17 }, (_, i) => `${i}`),
     );
-    expect(sentence(() => jsonlTask({ train: file(numbered(1)) }))).toBe(
+    expect(refusalOf(() => jsonlTask({ train: file(numbered(1)) }))).toBe(
       'a.jsonl has only one problem, so none can be held out for validation. Set task.valPath to another file.',
     );
-    expect(sentence(() => taskOf(' \n'))).toBe('a.jsonl holds no problems. Write one JSON object per line.');
+    expect(refusalOf(() => taskOf(' \n'))).toBe('a.jsonl holds no problems. Write one JSON object per line.');
   });
 
   test('named sets have their number of problems, from the command line too', async () => {
@@ -415,7 +406,7 @@ describe('rewards', () => {
       'a.jsonl, line 1: the answer "answer" is "two", without a certain number for the reward "number". Write it like 1234.5 or 1,234.5.',
     ],
   ])('%j is refused', (options, why) => {
-    const message = sentence(() => problemsOf(lines({ prompt: 'q', answer: 'two' }), options));
+    const message = refusalOf(() => problemsOf(lines({ prompt: 'q', answer: 'two' }), options));
     expect(message.slice(0, why.length)).toBe(why);
   });
 
@@ -540,7 +531,7 @@ test.each([
   ['question,answer\n1+1?,2', 'a table whose first line is question,answer'],
   ['"question"\t"answer"\n"1+1?"\t"2"', 'a table whose first line is "question"\\t"answer"'],
 ])('%j is named', (text, format) =>
-  expect(sentence(() => taskOf(text))).toBe(`a.jsonl is ${format}. Write one JSON object per line.`),
+  expect(refusalOf(() => taskOf(text))).toBe(`a.jsonl is ${format}. Write one JSON object per line.`),
 );
 
 describe('files on disk', () => {

@@ -14,6 +14,7 @@ import { type SavedRun, SavedRuns } from '../../demo/storage/savedRuns.ts';
 import type { FileSystem } from '../../src/runs/fileSystem.ts';
 import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import { readZip, writeZip } from '../../demo/storage/zip.ts';
+import { stub } from '../stub.ts';
 
 describe('checkpoints that stay', () => {
   const saved = (steps: number[], bytes = 1) => steps.map((step) => ({ step, bytes }));
@@ -54,11 +55,11 @@ describe('what changed', () => {
 
   test('a run is named by what it changes, unless it has a name', () => {
     const run = (changes: SavedRun['changes'], name?: string, ...overrides: string[]) =>
-      ({
+      stub<SavedRun>({
         config: stringify(config(...overrides)),
         changes,
-        record: { started: '2026-11-26T09:02:00', name },
-      }) as unknown as SavedRun;
+        record: { started: Date.parse('2026-11-26T09:02:00'), name },
+      });
     const first = run([]);
     const cheat = { step: 3, rule: 'reward' as const, name: 'reward guessing', code: 'x' };
     expect(runName(first, undefined)).toMatch(/^Run .*09:02$/);
@@ -88,7 +89,7 @@ test('a run that is deleted while it is renamed is gone, and a later name is dro
       for (const name of contents.keys()) if (name.startsWith(path)) contents.delete(name);
     },
   };
-  const runs = new SavedRuns(files as unknown as FileSystem);
+  const runs = new SavedRuns(stub<FileSystem>(files));
   await Promise.all([
     runs.updateRecord('a', { name: 'Calm' }),
     runs.discard('a'),

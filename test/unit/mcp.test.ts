@@ -11,12 +11,11 @@ import { build } from 'vite';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { type McpOptions, type McpTools, mcpTools } from '../../src/extensions/mcp/index.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
-import { freePort } from '../natsServer.ts';
+import { EVERYTHING, serveEverything } from '../everythingServer.ts';
 import { problem, run, tokenizer } from '../scriptedTurns.ts';
 import { holdTimers } from '../timers.ts';
 import { portOf } from '../hubServer.ts';
 
-const EVERYTHING = 'node_modules/@modelcontextprotocol/server-everything/dist/index.js';
 const everything = { command: process.execPath, args: [EVERYTHING] };
 const hostile = (...args: string[]) => ({ command: process.execPath, args: ['test/mcpServer.mjs', ...args] });
 
@@ -80,12 +79,7 @@ const isRunning = (pid: number): boolean => {
     return false;
   }
 };
-const until = async (what: () => boolean) => {
-  for (const end = performance.now() + 30_000; !what();) {
-    if (performance.now() > end) throw new Error('did not come');
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-};
+const until = (what: () => boolean) => expect.poll(what).toBe(true);
 const answers = async ({ tools }: McpTools) => (await callOnce(tools, 'echo', { a: 1 })).text;
 const WELL = '{"a":1}';
 /** A time limit in milliseconds, and its message. Timers are simulated, so no test waits for it. */
@@ -115,7 +109,7 @@ describe('a real server', () => {
 
   test('over Streamable HTTP, then over SSE where a server has nothing else', async () => {
     for (const kind of ['streamableHttp', 'sse']) {
-      const { url, stop } = await serve(kind);
+      const { url, stop } = await serveEverything(kind);
       try {
         const { tools, stats, close } = await open(url, { prefix: 'all_', include: ['echo', 'get-sum'] });
         expect(tools.map(({ name }) => name)).toEqual(['all_echo', 'all_get-sum']);
@@ -129,7 +123,7 @@ describe('a real server', () => {
   });
 
   test('over HTTP, killed in a call: an error text, then one that says that the server is unreachable', async () => {
-    const { url, stop } = await serve('streamableHttp');
+    const { url, stop } = await serveEverything('streamableHttp');
     const { tools, stats } = await open(url, { name: 'all' });
     const long = callOnce(tools, 'trigger-long-running-operation', { duration: 600, steps: 6000 });
     await until(() => stats.progress > 0);
@@ -141,28 +135,6 @@ describe('a real server', () => {
     expect(stats).toMatchObject({ connections: 1, lost: 1, errors: 2 });
   });
 });
-
-/** Starts the real server over HTTP, on a separate port. */
-async function serve(kind: string, asked?: number) {
-  const port = asked ?? (await freePort());
-  const child = spawn(process.execPath, [EVERYTHING, kind], {
-    env: { ...process.env, PORT: `${port}` },
-    stdio: 'pipe',
-  });
-  const exited = once(child, 'exit');
-  let said = '';
-  child.stdout.on('data', (text) => (said += String(text)));
-  child.stderr.on('data', (text) => (said += String(text)));
-  await until(() => said.includes(`port ${port}`) || child.exitCode !== null);
-  return {
-    port,
-    url: `http://127.0.0.1:${port}/${kind === 'sse' ? 'sse' : 'mcp'}`,
-    stop: async () => {
-      child.kill('SIGKILL');
-      await exited;
-    },
-  };
-}
 
 describe('a server that misbehaves', () => {
   test('dies in a call: an error text, and the next call starts a new process; after three in a row no more', async () => {

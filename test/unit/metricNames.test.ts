@@ -27,15 +27,8 @@ const named = readFileSync(PAGE, 'utf8')
 
 /** Folders whose strings can be names of metrics, because they write to metrics.jsonl. */
 const WRITERS = [
-  'src/grpo',
-  'src/runs',
-  'src/extensions/client',
-  'src/extensions/learner',
-  'src/extensions/pipelines',
-  'src/extensions/rewards',
-  'src/extensions/rooms',
-  'src/extensions/sft',
-  'demo/training',
+  ...['src/grpo', 'src/runs', 'src/extensions/client', 'src/extensions/learner', 'src/extensions/pipelines'],
+  ...['src/extensions/rewards', 'src/extensions/rooms', 'src/extensions/sft', 'demo/training'],
 ];
 const spaces = new Set(named.filter((name) => name.includes('/')).map((name) => name.split('/')[0]));
 

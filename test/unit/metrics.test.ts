@@ -15,6 +15,7 @@ import {
 } from '../../src/grpo/metrics.ts';
 import { goalReached } from '../../src/grpo/stopWhen.ts';
 import type { Trajectory } from '../../src/rollout/types.ts';
+import { ENDED } from '../samples.ts';
 
 const trajectory = (promptLength: number, mask: number[], more: Partial<Trajectory> = {}): Trajectory => ({
   promptIds: new Uint32Array(promptLength),
@@ -22,10 +23,7 @@ const trajectory = (promptLength: number, mask: number[], more: Partial<Trajecto
   mask: Uint8Array.from(mask),
   logProbs: new Float32Array(mask.length),
   logMass: new Float32Array(mask.length),
-  stopReason: 'completed',
-  numTurns: 2,
-  numToolCalls: 1,
-  numToolErrors: 0,
+  ...{ ...ENDED, numTurns: 2, numToolCalls: 1 },
   ...more,
 });
 

@@ -6,18 +6,9 @@ import {
   judgeScorer,
 } from '../../src/extensions/rewards/modelReward.ts';
 import { fillJudgePrompt } from '../../src/tasks/rewards/judgePrompt.ts';
-import type { ScoredSample } from '../../src/tasks/task.ts';
+import { scored } from '../samples.ts';
 
-const sample: ScoredSample = {
-  problem: { id: 'p', messages: [{ role: 'user', content: 'What is 2 + 2?' }], answer: '4' },
-  messages: [],
-  response: '#### 4',
-  stopReason: 'completed',
-  numTurns: 1,
-  numToolCalls: 0,
-  numToolErrors: 0,
-  responseTokens: 3,
-};
+const sample = scored('#### 4');
 
 // transformers.js is replaced by a simulated pipeline here. transformersModels.test.ts runs real pipelines.
 const classify: Classifier = (text) =>

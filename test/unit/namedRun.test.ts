@@ -8,9 +8,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
 import { modelOf, runOf } from '../../src/cli/run/namedRun.ts';
-import type { Metrics } from '../../src/grpo/metrics.ts';
 import { passInterval } from '../../src/report/passInterval.ts';
-import { RunningCommand, scriptedEngines, webgrpo } from '../commandLine.ts';
+import { metricsIn, RunningCommand, scriptedEngines, webgrpo } from '../commandLine.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'webgrpo-named-'));
 const run = join(root, 'tiny');
@@ -20,11 +19,7 @@ const start = async (...args: string[]) => {
   const { status, said, stdout } = await webgrpo(args, { createEngine: scriptedEngines() });
   return { status, stdout, told: said.join('\n') };
 };
-const stepsOf = (folder: string) =>
-  readFileSync(join(folder, 'metrics.jsonl'), 'utf8')
-    .trim()
-    .split('\n')
-    .map((line) => (JSON.parse(line) as Metrics)['training/global_step']);
+const stepsOf = (folder: string) => metricsIn(folder).map((line) => line['training/global_step']);
 
 beforeAll(async () => {
   const settings = [

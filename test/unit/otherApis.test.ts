@@ -5,6 +5,7 @@ import { InputError } from '../../src/errors.ts';
 import { anthropicError, ApiError, KeptResponses } from '../../src/extensions/client/index.ts';
 import { tokenizer } from '../scriptedTurns.ts';
 import { callsCalculator, servedRun } from '../servedRun.ts';
+import { containing } from '../stub.ts';
 
 const PARAMETERS = { type: 'object', properties: { expression: { type: 'string' } }, required: ['expression'] };
 const QUESTION = 'What is 6 times 7?';
@@ -178,7 +179,7 @@ describe('/v1/messages', () => {
       [{ mcp_servers: 'x' }, 'invalid_request_error', 'mcp_servers is "x"; allowed: an empty list'],
     ] as const) {
       const { json } = await by(key, body);
-      expect(json).toEqual({ type: 'error', error: { type, message: expect.stringContaining(words) as string } });
+      expect(json).toEqual({ type: 'error', error: { type, message: containing(words) } });
     }
     expect((await post('/t/g/a/messages', {}, key)).json).toMatchObject({ type: 'error' });
     const other = await fetch(`${url}/v1/nothing`, { headers: { ...key, 'anthropic-version': '2023-06-01' } });
@@ -337,7 +338,7 @@ describe('/v1/responses', () => {
       const { status, json: refused } = await post('/responses', { ...ASKED, ...body });
       expect([status, refused['error']]).toEqual([
         400,
-        expect.objectContaining({ message: expect.stringContaining('There is no reply "') as string }),
+        expect.objectContaining({ message: containing('There is no reply "') }),
       ]);
     }
   });
@@ -525,7 +526,7 @@ test.each([
       type: 'error',
       sequence_number: 5,
       error: { type: 'server_error' },
-      message: expect.stringContaining('broke') as string,
+      message: containing('broke'),
     },
   ],
   [

@@ -4,6 +4,7 @@ import { firstDone, GroupsInFlight, type RunningGroup } from '../../src/extensio
 import { staleShare } from '../../src/extensions/pipelines/overSampling.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { RolloutEngine } from '../../src/rollout/types.ts';
+import { stub } from '../stub.ts';
 
 interface Fake extends RunningGroup {
   name: number;
@@ -38,11 +39,11 @@ function fakeGroup(name: number): Fake {
 
 function fakeRun() {
   const calls: string[] = [];
-  const rollout = {
+  const rollout = stub<RolloutEngine>({
     pause: async () => void calls.push('pause'),
     resume: () => void calls.push('resume'),
-  } as unknown as RolloutEngine;
-  return { calls, running: new GroupsInFlight({ engine: { rollout } } as unknown as SourceOptions) };
+  });
+  return { calls, running: new GroupsInFlight(stub<SourceOptions>({ engine: { rollout } })) };
 }
 
 const numbersOf = ({ all }: GroupsInFlight) => all.map(({ origin }) => origin.number);
@@ -102,7 +103,7 @@ test('groups that a step does not take are kept, and the next step starts only t
 
 test('the share of trained tokens that older weights sampled', () => {
   const sample = (mask: number[], versions: number[]) =>
-    ({ trajectory: { mask: Uint8Array.from(mask), weightVersions: Uint32Array.from(versions) } }) as unknown as Sample;
+    stub<Sample>({ trajectory: { mask: Uint8Array.from(mask), weightVersions: Uint32Array.from(versions) } });
   expect(staleShare([sample([1, 1, 0, 1], [0, 1, 0, 2]), sample([1], [2])])).toBe(0.5);
   expect(staleShare([sample([1], [0])])).toBe(0);
   expect(staleShare([])).toBe(0);

@@ -1,13 +1,14 @@
 /** Tests how the command line overrides a config file: a named recipe, which of the two an error blames, and -1 for off as in verl. */
 
 import { expect, test } from 'vitest';
-import { ConfigError, InputError } from '../../src/errors.ts';
+import { ConfigError } from '../../src/errors.ts';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
 import { resolveSftConfig } from '../../src/extensions/sft/resolve.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { TrainConfigInput } from '../../src/grpo/config/input.ts';
 import { parseSftConfig } from '../../src/extensions/sft/text.ts';
 import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
+import { refusalOf } from '../refusal.ts';
 
 const FILE = `name: t
 model: { path: m }
@@ -19,15 +20,7 @@ function read(yaml: string, ...overrides: string[]) {
   const config = parseTrainConfig(yaml, { source: 't.yaml', overrides, note: (sentence) => notes.push(sentence) });
   return { ...config, notes };
 }
-const refusal = (yaml: string, ...overrides: string[]) => {
-  try {
-    read(yaml, ...overrides);
-  } catch (error) {
-    expect(error).toBeInstanceOf(InputError);
-    return (error as Error).message;
-  }
-  throw new Error('Nothing was refused.');
-};
+const refusal = (yaml: string, ...overrides: string[]) => refusalOf(() => read(yaml, ...overrides));
 
 test.each(Object.keys(RECIPES))('algorithm.name=%s over a file is the recipe as the library resolves it', (name) => {
   const { actor, algorithm } = read(FILE, `algorithm.name=${name}`, 'rollout.n=4');

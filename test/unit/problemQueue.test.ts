@@ -20,6 +20,7 @@ import type { Problem, SyncTask, Task } from '../../src/tasks/task.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
 import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 import { TINY_CONFIG } from '../tinyConfig.ts';
+import { stub } from '../stub.ts';
 
 const config = resolveTrainConfig({
   name: 'problems',
@@ -120,7 +121,7 @@ function wordQueue(data: object, task: Task = words) {
 /** Returns a group of samples for each problem. All samples have the same score. */
 const groupsOf = (problems: Problem[], score: (problem: Problem) => number): Sample[] =>
   problems.flatMap((problem, group) =>
-    [0, 0].map(() => ({ problem, group, reward: { score: score(problem), acc: 0 } }) as unknown as Sample),
+    [0, 0].map(() => stub<Sample>({ problem, group, reward: { score: score(problem), acc: 0 } })),
   );
 
 const lengthOf = (number: number) =>

@@ -17,6 +17,7 @@ import { chromeTrace } from '../../src/report/profile/profileTrace.ts';
 import { disk } from '../../src/cli/files.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
+import { stub } from '../stub.ts';
 
 const SETTINGS = { maxResponseLength: 256, maxNumSeqs: 8, toolTimeoutS: 10 };
 
@@ -52,14 +53,14 @@ test('a step is logged and read back, with times since its start', async () => {
   expect(phases.phases[0][1]).toBe(0);
   expect(phases.phases[1][1]).toBe(phases.phases[0][2]);
   const event = { kind: 'decode', turn: 1, start: phases.origin + 5, end: phases.origin + 7.25 } as const;
-  const made = {
+  const made = stub<Sample>({
     problem: { id: 'p' },
     group: 3,
     messages: [],
     reward: { score: 0.5, acc: 0 },
     events: [event],
     trajectory: { stopReason: 'completed', numTurns: 1, numToolCalls: 0, responseIds: new Uint32Array(4) },
-  } as unknown as Sample;
+  });
   for (const number of [10, 2]) await folder.writeProfile(stepProfile(number, [made, made], phases));
   const [first, last] = await folder.profiles();
   expect([first.step, last.step]).toEqual([2, 10]);
@@ -191,14 +192,14 @@ test('recording a step of 128 samples reads each field of an event once and writ
     { length: 20 },
     (_, i) => new Proxy({ kind: 'decode', turn: i, start: i, end: i + 1 }, counted),
   );
-  const made = {
+  const made = stub<Sample>({
     problem: { id: 'p' },
     group: 0,
     messages: [],
     reward: { score: 0, acc: 0 },
     events,
     trajectory: { stopReason: 'completed', numTurns: 1, numToolCalls: 0, responseIds: new Uint32Array(4) },
-  } as unknown as Sample;
+  });
   const text = JSON.stringify(stepProfile(1, Array<Sample>(128).fill(made), { origin: 0, phases: [] }));
   const spans = 128 * events.length;
   expect(reads).toBe(5 * spans); // kind, turn, start, end and gpuMs

@@ -4,6 +4,8 @@ import { ReplayBuffer, ReplayedGroups } from '../../src/extensions/pipelines/rep
 import type { GeneratedStep } from '../../src/grpo/generate/samples.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { mulberry32 } from '../../src/model/random.ts';
+import { stub } from '../stub.ts';
+import { ENDED } from '../samples.ts';
 
 const sample = (group: number, score: number, step = 0): Sample => ({
   problem: { id: `${step}.${group}`, messages: [{ role: 'user', content: 'Ü?' }], answer: '7' },
@@ -17,10 +19,7 @@ const sample = (group: number, score: number, step = 0): Sample => ({
     logProbs: Float32Array.of(-0.1 * step - 0.3, 0, -1.7),
     logMass: new Float32Array(3),
     weightVersions: Uint32Array.of(step, 0, step),
-    stopReason: 'completed',
-    numTurns: 1,
-    numToolCalls: 0,
-    numToolErrors: 0,
+    ...ENDED,
   },
 });
 const groupOf = (score: number) => ({ score, step: 1, samples: [sample(0, score)] });
@@ -31,10 +30,12 @@ const config = resolveTrainConfig({ name: 't', model: { path: 'x' }, algorithm: 
 function replaying(rewards: number[][][], buffer: ReplayBuffer): ReplayedGroups {
   const source = {
     generate: (step: number) =>
-      Promise.resolve({
-        samples: rewards[step - 1].flatMap((group, g) => group.map((score) => sample(g, score, step))),
-        metrics: { own: 1 },
-      } as unknown as GeneratedStep),
+      Promise.resolve(
+        stub<GeneratedStep>({
+          samples: rewards[step - 1].flatMap((group, g) => group.map((score) => sample(g, score, step))),
+          metrics: { own: 1 },
+        }),
+      ),
   };
   return new ReplayedGroups(source, config, buffer);
 }

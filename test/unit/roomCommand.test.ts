@@ -5,8 +5,7 @@ import { mkdtempSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test, vi } from 'vitest';
-import type { Metrics } from '../../src/grpo/metrics.ts';
-import { RunningCommand, scriptedEngines } from '../commandLine.ts';
+import { metricsIn, RunningCommand, scriptedEngines } from '../commandLine.ts';
 import { hasNatsServer, runningServer } from '../natsServer.ts';
 
 const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-room-command-'));
@@ -53,11 +52,7 @@ const run = (command: string, name: string, ...more: string[]) =>
   start(command, 'configs/gsm8k-tool.yaml', ...SETTINGS, `name=${name}`, ...more);
 const inRun = (name: string, ...more: string[]) => join(defaultLocalDir, name, ...more);
 const checkpointsOf = (name: string) => readdirSync(inRun(name, 'checkpoints'));
-const metricsOf = (name: string) =>
-  readFileSync(inRun(name, 'metrics.jsonl'), 'utf8')
-    .trim()
-    .split('\n')
-    .map((line) => JSON.parse(line) as Metrics);
+const metricsOf = (name: string) => metricsIn(inRun(name));
 /** True for metrics that depend only on the training, and not on clocks, machines or the order of samples. */
 const isComputed = (name: string) => !/^(timing|perf|room|rollout|fully_async.monitor)|idle_ratio/.test(name);
 const computed = (name: string) =>

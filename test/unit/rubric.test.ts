@@ -22,21 +22,18 @@ import { parseRubric, RUBRIC_PROMPT } from '../../src/extensions/rewards/rubric/
 import { judgedSample } from '../../src/extensions/rewards/rubric/prompt.ts';
 import { rubricReward } from '../../src/extensions/rewards/rubric/reward.ts';
 import type { ScoredSample, Task } from '../../src/tasks/task.ts';
+import { stub } from '../stub.ts';
+import { scored } from '../samples.ts';
 
 const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
 const tokenizer = new ChatTokenizer(tokenizerJson, tokenizerConfigJson);
 const [END] = tokenizer.eosTokenIds;
 
-const sampleOf = (response: string, more: Partial<ScoredSample['problem']> = {}): ScoredSample => ({
-  problem: { id: 'p', messages: [{ role: 'user', content: '2 plus 3' }], answer: '5', ...more },
-  messages: [{ role: 'assistant', content: response }],
-  response,
-  stopReason: 'completed',
-  numTurns: 1,
-  numToolCalls: 0,
-  numToolErrors: 0,
-  responseTokens: 4,
-});
+const sampleOf = (response: string, more: Partial<ScoredSample['problem']> = {}) =>
+  scored(response, {
+    problem: { id: 'p', messages: [{ role: 'user', content: '2 plus 3' }], answer: '5', ...more },
+    messages: [{ role: 'assistant', content: response }],
+  });
 
 /** A judge whose log-probs depend on every token of a complete sequence, but not on how sequences are packed. It records its requests. */
 function scriptedJudge(logProb = (ids: readonly number[]) => -(ids.reduce((h, id) => (h * 31 + id) % 9973, 7) / 997)) {
@@ -339,7 +336,7 @@ describe('judges that fail', () => {
   const scoreBy = (logProbs: () => Promise<never>, onError: 'stop' | 'skip') => {
     const reward = { rubric: RUBRIC, timeoutS: 30 };
     const config = resolveTrainConfig({ name: 'x', model: { path: 'y' }, reward, trainer: { onError } });
-    const engine = { tokenizer, reference: { logProbs } } as unknown as TrainerEngine;
+    const engine = stub<TrainerEngine>({ tokenizer, reference: { logProbs } });
     const faults: UserCodeError[] = [];
     const scored = withModelRewards(task, config, engine);
     const options = generateOptions({ config, engine, task: scored, onFault: (fault) => faults.push(fault) }, 0, 1);

@@ -16,6 +16,7 @@ import { lossBy, type OpenRule, rewardBy } from '../../demo/training/ruleParts.t
 import { PRESETS } from '../../demo/views/rules/presets.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { ScoredSample, Task } from '../../src/tasks/task.ts';
+import { containing, stub } from '../stub.ts';
 
 const open: Rule<RuleKind>[] = [];
 afterEach(() => open.splice(0).forEach((rule) => rule.close()));
@@ -84,7 +85,7 @@ export const run = () => ${result};`;
   ])
     await expect(answer(result)).rejects.toMatchObject({
       kind: 'tool returned',
-      message: expect.stringContaining(`it returned ${found}.`) as string,
+      message: containing(`it returned ${found}.`),
     });
 });
 
@@ -116,7 +117,7 @@ test('the clipped loss as code has the gradients of the built-in one, and a loss
       PRESETS.loss[0].code,
       'export const loss = ({ advantage, ratio }) => ({ loss: 3, grad: -advantage * ratio });',
     ].map(async (code) =>
-      lossBy(trainer, openRule('loss', (await opened('loss', code)) as unknown as Rule<RuleKind>), (error) =>
+      lossBy(trainer, openRule('loss', stub<Rule<RuleKind>>(await opened('loss', code))), (error) =>
         failures.push(error),
       ),
     ),
@@ -132,7 +133,7 @@ test('the clipped loss as code has the gradients of the built-in one, and a loss
 });
 
 test("a reward that fails in a step leaves unscored samples without a reward; the task's own verdict stays", async () => {
-  const task = { reward: () => ({ score: 1, acc: 1, weights: { a: 1 } }) } as unknown as Task;
+  const task = stub<Task>({ reward: () => ({ score: 1, acc: 1, weights: { a: 1 } }) });
   const code =
     'let n = 0;\nexport function reward({ tokens }) {\n  if (tokens === 3) throw new Error("three");\n  return tokens;\n}';
   const rule = openRule('reward', await opened('reward', code));
@@ -142,7 +143,7 @@ test("a reward that fails in a step leaves unscored samples without a reward; th
     failures.push(error);
   });
   const sample = (responseTokens: number) =>
-    ({ problem: { answer: '1' }, messages: [], responseTokens }) as unknown as ScoredSample;
+    stub<ScoredSample>({ problem: { answer: '1' }, messages: [], responseTokens });
   expect(await reward(sample(2))).toEqual({ score: 2, acc: 1 });
   expect(await Promise.all([reward(sample(3)), reward(sample(4))])).toEqual([
     { score: NaN, acc: 1 },
@@ -159,7 +160,7 @@ test("the editor reports typing and undo, but not the page's own changes, so a l
   /** Applies a transaction as CodeMirror's view does, but without a DOM. */
   const dispatch = (transaction: Transaction) => {
     state = transaction.state;
-    const update = { transactions: [transaction], state, docChanged: transaction.docChanged } as unknown as ViewUpdate;
+    const update = stub<ViewUpdate>({ transactions: [transaction], state, docChanged: transaction.docChanged });
     for (const hear of state.facet(EditorView.updateListener)) hear(update);
   };
   const setCode = (to: string) => dispatch(state.update(replacement(state, to)));

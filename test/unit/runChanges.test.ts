@@ -16,6 +16,7 @@ import {
 import type { Run } from '../../demo/training/run.ts';
 import type { Session } from '../../demo/engine/session.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import { stub } from '../stub.ts';
 
 const adopt = vi.hoisted(() => vi.fn((_rules: object, _step: number) => Promise.resolve()));
 vi.mock('../../demo/actions/openRules.ts', () => ({ adopt, give: () => {} }));
@@ -72,7 +73,7 @@ function trainerAt(step: number) {
   const told: object[] = [];
   return {
     told,
-    trainer: { state: { step }, change: (settings: object) => told.push(settings) } as unknown as GrpoTrainer,
+    trainer: stub<GrpoTrainer>({ state: { step }, change: (settings: object) => told.push(settings) }),
   };
 }
 
@@ -80,7 +81,7 @@ test('a change in the last step, or while a run stops, is said to wait for the n
   const at = (step: number, now: 'running' | 'paused' | 'stopping') => {
     enter({ name: 'running', progress: now, run: {} as Run });
     const config = { trainer: { totalTrainingSteps: 12 } };
-    setLive({ ...trainerAt(step).trainer, config } as unknown as GrpoTrainer, {} as Session);
+    setLive(stub<GrpoTrainer>({ ...trainerAt(step).trainer, config }), {} as Session);
     const said = whenItApplies();
     enter({ name: 'looking', at: 'ended' });
     return said;

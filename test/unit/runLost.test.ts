@@ -17,6 +17,7 @@ import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
 import { TalkingEngine } from '../clientEngine.ts';
 import { tokenizer } from '../scriptedTurns.ts';
 import { TINY_CONFIG } from '../tinyConfig.ts';
+import { stub } from '../stub.ts';
 
 afterEach(() => vi.restoreAllMocks());
 
@@ -40,7 +41,7 @@ function session(lostAt: number): Session {
   let asked = 0;
   const nothing = () => Promise.resolve();
   const model = {
-    ...{ name: 'wgsl', config: { ...TINY_CONFIG, vocabSize: tokenizer.vocabSize }, zeroGrad: nothing },
+    ...{ name: 'wgsl' as const, config: { ...TINY_CONFIG, vocabSize: tokenizer.vocabSize }, zeroGrad: nothing },
     ...{ importWeights: nothing, importOptimizer: nothing, exportOptimizer: () => Promise.resolve(new Map()) },
     optimizerStep: () => Promise.resolve({ gradNorm: 0, skipped: false }),
     exportWeights: () =>
@@ -51,7 +52,7 @@ function session(lostAt: number): Session {
   const engine = { tokenizer, rollout: new TalkingEngine(), model };
   const never = new Promise<never>(() => {});
   const given = { config, engine, task: gsm8kToolTask(), model: { config: TINY_CONFIG, weights: 'opened' } };
-  return { ...given, failed: never, close: () => {} } as unknown as Session;
+  return stub<Session>({ ...given, failed: never, close: () => {} });
 }
 
 /** Returns the reports of a run whose first session is `session(lostAt)`, and whose second keeps its GPU. */
@@ -86,8 +87,8 @@ test('a step that is repeated while the disk is slow is logged once', async () =
   const append: FileSystem['append'] = (path, content) => isFree.then(() => disk.append(path, content));
   const folder = RunFolder.open({ ...disk, append }, mkdtempSync(join(tmpdir(), 'webgrpo-lost-')));
   const nothing = () => Promise.resolve();
-  const onProblem = (problem: Error) => expect(problem).toBeUndefined();
-  const held = { folder, onProblem, save: nothing, end: nothing } as unknown as HeldRun;
+  const onProblem = (problem?: Error) => expect(problem).toBeUndefined();
+  const held = stub<HeldRun>({ folder, onProblem, save: nothing, end: nothing });
   expect(await told(2, held)).toEqual(['step 1', 'lost, from 1', 'step 2']);
   expect((await folder.metrics()).map((line) => line['training/global_step'])).toEqual([1, 2]);
 });

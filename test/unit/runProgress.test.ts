@@ -10,6 +10,7 @@ import { explainLoss } from '../../src/report/explainLoss.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { StepTokens } from '../../src/grpo/update/stepTokens.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { stub } from '../stub.ts';
 
 const config = resolveTrainConfig({
   name: 'x',
@@ -84,7 +85,7 @@ function reported(given: readonly { rate?: number; advantage?: number; errors?: 
     const messages = errors.map((content) => ({ role: 'tool' as const, content }));
     const metrics: Metrics = { 'critic/advantages/abs_mean': advantage };
     if (rate !== undefined) metrics['tool_call_counts/error_rate'] = rate;
-    const samples = [{ messages: [...messages, { role: 'assistant', content: 'Error' }] }] as unknown as Sample[];
+    const samples = stub<Sample[]>([{ messages: [...messages, { role: 'assistant', content: 'Error' }] }]);
     const step = { config, step: i + 1, samples, tokens: {} as StepTokens, metrics };
     return health.observe(step, undefined).map(({ reason }) => reason);
   });

@@ -56,12 +56,7 @@ async function served(options: Partial<ListenOptions> = {}, maxCalls?: number, l
       ...init,
     });
     const said = await response.text();
-    return {
-      status: response.status,
-      headers: response.headers,
-      said,
-      json: said ? (JSON.parse(said) as Answer) : undefined,
-    };
+    return { status: response.status, headers: response.headers, said, json: JSON.parse(said || '{}') as Answer };
   };
   const chat = (more: object = {}, path = '/v1') => ask(`${path}/chat/completions`, { messages: [QUESTION], ...more });
   return { ...run, ...server, notes, ask, chat };
@@ -70,7 +65,12 @@ async function served(options: Partial<ListenOptions> = {}, maxCalls?: number, l
 interface Answer {
   id: string;
   error: { message: string; type: string; param: string | null; code: string | null };
-  choices: { index: number; message: { content: string; tool_calls?: object[] }; finish_reason: string }[];
+  choices: {
+    index: number;
+    message: { content: string; tool_calls?: object[] };
+    finish_reason: string;
+    logprobs?: { content: { logprob: number }[] };
+  }[];
   hints: Record<string, number>;
   dropped_trajectories: number;
   unrewarded_trajectories: number;
@@ -206,9 +206,9 @@ describe('hostile requests get one clear error', () => {
   ])('%s', async (_, body, status, words) => {
     const { ask, trainer } = await served();
     const { status: got, json } = await ask('/v1/chat/completions', body);
-    expect([got, json!.error.message]).toEqual([status, expect.stringContaining(words)]);
-    expect(Object.keys(json!.error)).toEqual(['message', 'type', 'param', 'code']);
-    expect(json!.error.code === 'context_length_exceeded').toBe(words.includes('context holds'));
+    expect([got, json.error.message]).toEqual([status, expect.stringContaining(words)]);
+    expect(Object.keys(json.error)).toEqual(['message', 'type', 'param', 'code']);
+    expect(json.error.code === 'context_length_exceeded').toBe(words.includes('context holds'));
     expect(trainer.groups.size).toBe(0); // no episode remains
     expect((await ask('/v1/status')).json).toMatchObject({ calls: 0 });
     expect(({} as Record<string, unknown>)['n']).toBeUndefined();
@@ -231,11 +231,11 @@ describe('hostile requests get one clear error', () => {
     ['an unknown key', '{"id": ID, "score": 1}', undefined, 400, '"score" is not served; known: id, reward'],
   ])('a reward that is %s; a good one still counts', async (_, body, __, status, words) => {
     const { ask, chat } = await served();
-    const { id } = (await chat()).json!;
+    const { id } = (await chat()).json;
     const { status: got, json } = await ask('/v1/rewards', body.replace('ID', JSON.stringify(id)));
-    expect([got, json!.error.message]).toEqual([status, expect.stringContaining(words)]);
+    expect([got, json.error.message]).toEqual([status, expect.stringContaining(words)]);
     expect((await ask('/v1/rewards', { id, reward: 1 })).status).toBe(200);
-    expect((await ask('/v1/rewards', { id, reward: 1 })).json!.error).toMatchObject({ type: 'conflict_error' });
+    expect((await ask('/v1/rewards', { id, reward: 1 })).json.error).toMatchObject({ type: 'conflict_error' });
   });
 
   test.each([
@@ -262,7 +262,7 @@ describe('hostile requests get one clear error', () => {
       [undefined, '1'],
       ['all', 'at least 1'],
     ])
-      expect((await ask('/v1/step', { groups })).json!.error.message).toBe(
+      expect((await ask('/v1/step', { groups })).json.error.message).toBe(
         `0 groups are complete, but the step takes ${takes}. Reward more episodes first.`,
       );
     const text = { 'content-type': 'text/plain' };
@@ -270,7 +270,7 @@ describe('hostile requests get one clear error', () => {
     for (const encoding of ['gzip', 'br', 'x'.repeat(50)]) {
       const packed = { headers: { ...OWN, 'content-encoding': encoding } };
       const { status, json } = await ask('/v1/chat/completions', {}, packed);
-      expect([status, json!.error.message]).toEqual([
+      expect([status, json.error.message]).toEqual([
         415,
         expect.stringContaining(`encoded as "${encoding.slice(0, 40)}"`),
       ]);
@@ -290,7 +290,7 @@ describe('hostile requests get one clear error', () => {
       204,
       'http://localhost:5173',
     ]);
-    expect((await from('http://localhost:5173')).json!.data).toHaveLength(1);
+    expect((await from('http://localhost:5173')).json.data).toHaveLength(1);
     for (const [asks, allows] of [
       ['authorization,x-stainless-arch,x-stainless-os', 'authorization,x-stainless-arch,x-stainless-os'],
       ['openai-organization, anthropic-version', 'openai-organization, anthropic-version'],
@@ -389,11 +389,11 @@ describe('fields that change nothing', () => {
     const { ask, notes, rollout } = await served();
     const [first, second] = [await raw200(ask, body(more)), await raw200(ask, body(more))];
     expect([first, second]).toEqual([200, 200]);
-    expect((await ask('/v1/status')).json!.hints).toEqual({ [name]: 2 });
+    expect((await ask('/v1/status')).json.hints).toEqual({ [name]: 2 });
     expect(notes.filter((line) => line.startsWith('taken in requests'))).toHaveLength(1);
     expect(rollout.requests[0].sampling.temperature).toBe(1);
     const strict = await served({}, undefined, { strict: true });
-    expect((await strict.ask('/v1/chat/completions', body(more))).json!.error.message).toContain(words);
+    expect((await strict.ask('/v1/chat/completions', body(more))).json.error.message).toContain(words);
   });
 
   test('values that are the default, and null, are not even counted', async () => {
@@ -402,15 +402,19 @@ describe('fields that change nothing', () => {
     const tools = [{ type: 'function', function: { ...TOOL.function, strict: false } }];
     const messages = [{ ...QUESTION, name: 'me', refusal: null, annotations: [] }];
     const labels = { metadata: { session: 'a' }, messages };
-    expect(await raw200(ask, { ...more, ...labels, parallel_tool_calls: false, n: 1, tool_choice: 'auto' })).toBe(200);
-    expect(await raw200(ask, { ...more, ...labels, tools, max_tool_calls: null, truncation: 'disabled' })).toBe(200);
+    expect(await raw200(ask, body({ ...more, ...labels, parallel_tool_calls: false, n: 1, tool_choice: 'auto' }))).toBe(
+      200,
+    );
+    expect(await raw200(ask, body({ ...more, ...labels, tools, max_tool_calls: null, truncation: 'disabled' }))).toBe(
+      200,
+    );
     const taken = notes.filter((line) => line.startsWith('taken'));
-    expect([(await ask('/v1/status')).json!.hints, taken]).toEqual([{}, []]);
+    expect([(await ask('/v1/status')).json.hints, taken]).toEqual([{}, []]);
   });
 
   test('docs/inside/rollout-server.md has every field', async () => {
     const { ask } = await served({}, undefined, { strict: true });
-    const { message } = (await ask('/v1/chat/completions', body({ other: 1 }))).json!.error;
+    const { message } = (await ask('/v1/chat/completions', body({ other: 1 }))).json.error;
     const known = /known: (.*)\.$/.exec(message)![1].split(', ');
     expect(known).toContain('response_format');
     const [, section] = readFileSync('docs/inside/rollout-server.md', 'utf8').split('## Fields of a request');
@@ -429,10 +433,10 @@ describe('fields that change nothing', () => {
   test('a prototype key changes nothing; of many unknown names the rest is counted together', async () => {
     const { ask } = await served();
     const text = '{"messages":[{"role":"user","content":"Hi"}],"__proto__":{"n":2}}';
-    expect((await ask('/v1/chat/completions', text)).json!.choices).toHaveLength(1);
+    expect((await ask('/v1/chat/completions', text)).json.choices).toHaveLength(1);
     const many = Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`x${i}`, 1]));
     await ask('/v1/chat/completions', body(many));
-    const { hints: counted } = (await ask('/v1/status')).json!;
+    const { hints: counted } = (await ask('/v1/status')).json;
     expect([Object.keys(counted).length, counted['other'], ({} as { n?: number }).n]).toEqual([65, 37, undefined]);
   });
 });
@@ -447,7 +451,7 @@ describe('several replies, forced calls and JSON', () => {
     let said = 0;
     rollout.says = () => ['Four.', 'Five.', 'Six.'][said++ % 3];
     for (const reward of [1, 0]) {
-      const { id, choices, usage } = (await chat({ n: 3 })).json!;
+      const { id, choices, usage } = (await chat({ n: 3 })).json;
       expect(choices.map(({ index, message: { content } }) => [index, content])).toEqual([
         [0, 'Four.'],
         [1, 'Five.'],
@@ -526,7 +530,7 @@ describe('several replies, forced calls and JSON', () => {
   ])('%s: the sampler gets the grammar', async (_, more, sampling) => {
     const { chat, rollout } = await served();
     rollout.says = () => call;
-    const { choices } = (await chat({ tools: [TOOL, other], ...more })).json!;
+    const { choices } = (await chat({ tools: [TOOL, other], ...more })).json;
     expect(choices[0]).toMatchObject({ finish_reason: 'tool_calls', message: { tool_calls: [{}] } });
     expect(rollout.requests[0].sampling).toMatchObject(sampling);
   });
@@ -547,7 +551,7 @@ describe('several replies, forced calls and JSON', () => {
       additionalProperties: false,
     };
     const { json } = await ask('/v1/chat/completions', withSchema(schema));
-    expect(json!.choices[0].message.content).toBe('{"kind":"a"}');
+    expect(json.choices[0].message.content).toBe('{"kind":"a"}');
     expect(rollout.requests[0].sampling.jsonSchema).toEqual({
       type: 'object',
       properties: {
@@ -559,7 +563,7 @@ describe('several replies, forced calls and JSON', () => {
       required: ['kind'],
       additionalProperties: false,
     });
-    expect((await ask('/v1/status')).json!.hints).toEqual({});
+    expect((await ask('/v1/status')).json.hints).toEqual({});
   });
 
   const A = { type: 'string', maxLength: 3 };
@@ -576,14 +580,14 @@ describe('several replies, forced calls and JSON', () => {
     const { ask, rollout } = await served();
     expect(await raw200(ask, withSchema(schema))).toBe(200);
     expect(rollout.requests[0].sampling.jsonSchema).toMatchObject(expected);
-    const names = Object.keys((await ask('/v1/status')).json!.hints);
+    const names = Object.keys((await ask('/v1/status')).json.hints);
     expect(names).toEqual(hints.map((name) => `response_format.${name}`));
   });
 
   test('parallel_tool_calls: false keeps the first call', async () => {
     const { chat, rollout } = await served();
     rollout.says = () => `${call}\n${call}`;
-    const calls = async (more: object) => (await chat({ tools: [TOOL], ...more })).json!.choices[0].message.tool_calls;
+    const calls = async (more: object) => (await chat({ tools: [TOOL], ...more })).json.choices[0].message.tool_calls;
     expect([await calls({}), await calls({ parallel_tool_calls: false })]).toMatchObject([
       { length: 2 },
       { length: 1 },
@@ -605,12 +609,10 @@ describe('several replies, forced calls and JSON', () => {
       const generation = await original(request);
       return { ...generation, logMass: generation.logProbs.map(() => -0.25) };
     };
-    const { choices } = (await chat({ logprobs: true, ...more }, '/v1/t/g/one')).json! as unknown as {
-      choices: { logprobs: { content: { logprob: number }[] } }[];
-    };
+    const { choices } = (await chat({ logprobs: true, ...more }, '/v1/t/g/one')).json;
     const [{ trajectory }] = trainer.groups.episodes[0].rows();
     expect([trajectory.logProbs[0], trajectory.logMass[0]]).toEqual(isSampler ? [-0.75, 0] : [-1, -0.25]);
-    expect(choices[0].logprobs.content[0].logprob).toBe(-1); // the client reads the policy's log-prob
+    expect(choices[0].logprobs?.content[0].logprob).toBe(-1); // the client reads the policy's log-prob
   });
 });
 
@@ -636,7 +638,7 @@ describe('episodes belong to their client', () => {
       (await ask(`${named}/rewards`, reward, { ...init, body: reward })).status;
     expect([await rewarded(two), await rewarded(one)]).toEqual([404, 200]);
     // The id of a completion is random: a client that knows the id can give the reward, for example a judge with another API key.
-    expect((await ask('/v1/rewards', { id: first.json!.id, reward: 1 })).status).toBe(200);
+    expect((await ask('/v1/rewards', { id: first.json.id, reward: 1 })).status).toBe(200);
     const state = JSON.parse(JSON.stringify(await trainer.groups.save())) as object;
     expect(JSON.stringify(state)).not.toMatch(/Bearer|"one"|"two"/);
     const later = talkingRun({ limits: { outlives: true } });
@@ -650,7 +652,7 @@ describe('episodes belong to their client', () => {
   test('a new client after one that died gets a full group; reset drops what the dead one left', async () => {
     const { ask, trainer, rollout } = await served();
     const chat = async (init: RequestInit) =>
-      (await ask('/v1/chat/completions', chatBody, { ...init, body: chatBody })).json!;
+      (await ask('/v1/chat/completions', chatBody, { ...init, body: chatBody })).json;
     const { id } = await chat(by('dead'));
     await ask('/v1/rewards', { id, reward: 1 });
     await chat(by('dead')); // an open episode: its group has one rewarded and one open episode
@@ -659,7 +661,7 @@ describe('episodes belong to their client', () => {
     rollout.waits = () => true;
     const underWay = ask('/v1/chat/completions', chatBody, { ...by('dead'), body: chatBody });
     await expect.poll(() => rollout.underWay).toBe(1);
-    const reset = async (init: RequestInit) => (await ask('/v1/reset', undefined, init)).json!;
+    const reset = async (init: RequestInit) => (await ask('/v1/reset', undefined, init)).json;
     expect(await reset(by('new'))).toMatchObject({ dropped_trajectories: 0, complete_groups: 1 });
     expect(await reset(by('dead'))).toMatchObject({ dropped_trajectories: 3, complete_groups: 1 });
     expect(await underWay).toMatchObject({ status: 409, json: { error: { message: /dropped by POST \/v1\/reset/ } } });
@@ -696,7 +698,7 @@ describe('what the console is told', () => {
     expect(waiting()).toEqual([]);
     for (let i = 0; i < 3; i++) await chat();
     expect(waiting()).toEqual(['2 episodes are answered and wait for a reward, and none had one so far']);
-    expect((await ask('/v1/status')).json!.unrewarded_trajectories).toBe(4);
+    expect((await ask('/v1/status')).json.unrewarded_trajectories).toBe(4);
   });
 
   test('a group of equal replies, once, and counted', async () => {
@@ -704,7 +706,7 @@ describe('what the console is told', () => {
     let said = 0;
     for (const isEqual of [true, false, true]) {
       rollout.says = () => (isEqual ? 'Four.' : `${said++}`);
-      for (const reward of [0, 1]) await ask('/v1/rewards', { id: (await chat({ seed: 1 })).json!.id, reward });
+      for (const reward of [0, 1]) await ask('/v1/rewards', { id: (await chat({ seed: 1 })).json.id, reward });
     }
     expect(notes.filter((line) => line.includes('equal replies'))).toHaveLength(1);
     trainer.groups.requestStep(3);
@@ -780,7 +782,7 @@ describe('what is served', () => {
     const ids = [];
     for (const user of ['ann', 'bob']) {
       await chat({ user });
-      ids.push((await chat({ user, messages: [QUESTION, reply, { role: 'user', content: 'Sure?' }] })).json!.id);
+      ids.push((await chat({ user, messages: [QUESTION, reply, { role: 'user', content: 'Sure?' }] })).json.id);
     }
     expect(trainer.groups.size).toBe(2);
     expect(new Set(ids.map((id) => id.split('-')[1])).size).toBe(2);
@@ -837,9 +839,9 @@ describe('what is served', () => {
   test('a failing engine is one error, and the episode can continue', async () => {
     const { chat, rollout } = await served();
     rollout.fails = new Error('the device is gone');
-    expect((await chat({}, '/v1/t/g/one')).json!.error).toMatchObject({ type: 'server_error' });
+    expect((await chat({}, '/v1/t/g/one')).json.error).toMatchObject({ type: 'server_error' });
     rollout.fails = undefined;
-    expect((await chat({}, '/v1/t/g/one')).json!.choices[0].message.content).toBe('Four.');
+    expect((await chat({}, '/v1/t/g/one')).json.choices[0].message.content).toBe('Four.');
   });
 });
 

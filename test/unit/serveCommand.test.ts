@@ -13,9 +13,10 @@ import { ClientTrainer } from '../../src/extensions/client/index.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { DeviceLostError } from '../../src/errors.ts';
-import { RunningCommand, scriptedEngines } from '../commandLine.ts';
+import { metricsIn, RunningCommand, scriptedEngines } from '../commandLine.ts';
 import { type Gate, type Moment, TestGate } from '../scripted/gate.ts';
 import { scriptedEngine } from '../scriptedRuns.ts';
+import { containing } from '../stub.ts';
 
 const QUESTION = { role: 'user' as const, content: '2 plus 3' };
 
@@ -131,9 +132,8 @@ interface Reply {
 /** Returns metrics of the steps, without times and without counts of repeated calls, and the bytes of the last checkpoint. */
 function outcome(name: string) {
   const path = join(defaultLocalDir, name);
-  const lines = readFileSync(join(path, 'metrics.jsonl'), 'utf8').trim().split('\n');
   const isExact = ([metric]: [string, number]) => !/^(timing|perf|client\/(failed|continuations))/.test(metric);
-  const metrics = lines.map((line) => Object.entries(JSON.parse(line) as Metrics).filter(isExact));
+  const metrics = metricsIn(path).map((line) => Object.entries(line).filter(isExact));
   const bytes = ['model.safetensors', 'optimizer.safetensors'].map((file) =>
     readFileSync(join(path, 'checkpoints', 'step-4', file)).toString('base64'),
   );
@@ -185,7 +185,7 @@ test('webgrpo serve continues on a new device after a loss, and later with the e
   expect(got.metrics).toEqual(want.metrics);
   expect(got.checkpoints).toEqual(want.checkpoints);
   expect(got.bytes).toEqual(want.bytes);
-  const isLost = { code: 'device_lost', message: expect.stringContaining('was lost during this call') as string };
+  const isLost = { code: 'device_lost', message: containing('was lost during this call') };
   expect(refusals.splice(0)).toMatchObject([isLost]);
   const lost = /the GPU device was lost after step (\d) .*, resuming on a new one from \S+step-(\d)\n/g;
   expect([...said.matchAll(lost)].map(([, ...steps]) => steps.join())).toEqual(['2,2', '3,3']);

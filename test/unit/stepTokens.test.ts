@@ -13,6 +13,7 @@ import { scriptedEngine } from '../scriptedRuns.ts';
 import { stepTokens } from '../../src/grpo/update/stepTokens.ts';
 import type { Reward } from '../../src/tasks/task.ts';
 import { rng } from '../random.ts';
+import { ENDED } from '../samples.ts';
 
 const sample = (
   mask: number[],
@@ -29,10 +30,7 @@ const sample = (
     mask: Uint8Array.from(mask),
     logProbs: Float32Array.from(mask, (m) => (m ? -1 : 0)),
     logMass: new Float32Array(mask.length),
-    stopReason,
-    numTurns: 1,
-    numToolCalls: 0,
-    numToolErrors: 0,
+    ...{ ...ENDED, stopReason },
   },
 });
 

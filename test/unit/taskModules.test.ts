@@ -16,6 +16,7 @@ import { fetchSource, SOURCE_LIMITS } from '../../src/extensions/modules/source.
 import { Guest } from '../../src/extensions/sandbox/sandbox.ts';
 import type { ScoredSample, Task } from '../../src/tasks/task.ts';
 import { portOf } from '../hubServer.ts';
+import { stub } from '../stub.ts';
 
 const closing: (() => unknown)[] = [];
 afterEach(async () => {
@@ -61,7 +62,7 @@ function once(text: string): () => Promise<Task> {
   return () => (opening ??= open(text, HANG_LIMITS));
 }
 
-const sample = { problem: { id: 'p', messages: [], answer: '1' }, response: 'r' } as unknown as ScoredSample;
+const sample = stub<ScoredSample>({ problem: { id: 'p', messages: [], answer: '1' }, response: 'r' });
 const CALLS: Record<string, (task: Task) => unknown> = {
   train: (task) => task.train(3, 1),
   heldOut: (task) => task.heldOut(2),

@@ -11,10 +11,11 @@ import { openShippedTask, type TaskConfig } from '../../src/extensions/tasks/ope
 import { keyedRng } from '../../src/tasks/random.ts';
 import { reverseTextTask, similarity } from '../../src/extensions/tasks/reverseText.ts';
 import { searchQaTask } from '../../src/extensions/tasks/searchQa.ts';
-import type { Problem, ScoredSample, SyncTask } from '../../src/tasks/task.ts';
+import type { SyncTask } from '../../src/tasks/task.ts';
 import { calculate } from '../../src/tasks/tools/calculator.ts';
 import { exampleOf, taskTokenizer } from '../../src/extensions/sft/taskExamples.ts';
 import { LIMITS, ScriptedTurns } from '../scriptedTurns.ts';
+import { scored } from '../samples.ts';
 
 const openTask = (config: TaskConfig) => openShippedTask(config, { readText, loadReward: defaultFunction });
 
@@ -25,17 +26,6 @@ const TASKS: [string, () => SyncTask | Promise<SyncTask>, () => SyncTask | Promi
   ['countdown', () => countdownTask(), () => countdownTask({ maxNumbers: 2, maxNumber: 5 })],
   ['search-qa', () => searchQaTask(fast), () => searchQaTask({ ...fast, people: 40 })],
 ];
-
-const scored = (problem: Problem, response: string): ScoredSample => ({
-  problem,
-  response,
-  messages: [],
-  stopReason: 'completed',
-  numTurns: 1,
-  numToolCalls: 0,
-  numToolErrors: 0,
-  responseTokens: 1,
-});
 
 describe.each(TASKS)('%s', (name, open, openSmall) => {
   test('training problems are fixed by index and seed; held-out ones are distinct and never trained on', async () => {
@@ -101,7 +91,7 @@ describe.each(TASKS)('%s', (name, open, openSmall) => {
           numToolErrors: 0,
         });
         const response = output.messages.at(-1)!.content;
-        const { acc, score } = await task.reward({ ...scored(problem, response), toolRewards: output.toolRewards });
+        const { acc, score } = await task.reward({ ...scored(response, { problem }), toolRewards: output.toolRewards });
         // A demonstration with mistakes can be right by chance: a random expression, or a palindrome.
         if (want === 1) expect([acc, score]).toEqual([1, 1]);
         else if (acc === 0) expect(score).toBeLessThan(1);
@@ -120,7 +110,7 @@ test('countdown: only the given numbers, each once, count', () => {
     solution: '3*8+1',
   };
   const score = (answer: string) =>
-    (task.reward(scored(problem, `<answer>${answer}</answer>`)) as { score: number }).score;
+    (task.reward(scored(`<answer>${answer}</answer>`, { problem })) as { score: number }).score;
   expect(['3*8+1', '1 + 8*3', '(3*8)+1'].map(score)).toEqual([1, 1, 1]);
   expect(['3+8+1', '3*8-1'].map(score)).toEqual([0.1, 0.1]);
   expect(['25', '3*8+1+0', '5*5', '3*8+1;', 'globalThis', '', '3*8+1=25', '38+1'].map(score)).toEqual(Array(8).fill(0));
@@ -186,11 +176,11 @@ test('reverse-text: letters in their places are half of the score, an exact matc
   expect(similarity('', 'ab')).toBe(0);
   const task = reverseTextTask();
   const problem = { id: 'p', messages: [], answer: 'cba' };
-  expect(task.reward(scored(problem, 'cba'))).toMatchObject({ score: 1, acc: 1 });
-  expect(task.reward(scored(problem, 'cb'))).toMatchObject({ score: 1 / 3, acc: 0, extra: { similarity: 2 / 3 } });
-  expect(task.reward(scored(problem, 'abc'))).toMatchObject({ score: 1 / 6, acc: 0 });
-  expect(task.reward(scored(problem, 'cbaa'))).toMatchObject({ score: 3 / 8, acc: 0 });
-  expect(task.reward(scored(problem, ''))).toMatchObject({ score: 0, acc: 0 });
+  expect(task.reward(scored('cba', { problem }))).toMatchObject({ score: 1, acc: 1 });
+  expect(task.reward(scored('cb', { problem }))).toMatchObject({ score: 1 / 3, acc: 0, extra: { similarity: 2 / 3 } });
+  expect(task.reward(scored('abc', { problem }))).toMatchObject({ score: 1 / 6, acc: 0 });
+  expect(task.reward(scored('cbaa', { problem }))).toMatchObject({ score: 3 / 8, acc: 0 });
+  expect(task.reward(scored('', { problem }))).toMatchObject({ score: 0, acc: 0 });
 });
 
 test('a config adds shipped tools to those of its task', async () => {

@@ -145,14 +145,9 @@ describe('Qwen3-coder XML', () => {
 
 const TAGS = [
   ...['<tool_call>', '</tool_call>', '<function=search>', '<parameter=query>', '</parameter>', '<parameter='],
-  ...['<arg_key>', '</arg_key>', '<arg_value>', '<|tool_call_begin|>', '<|tool_call_argument_begin|>', '<|message|>'],
-  ...[
-    '<|channel|>commentary to=functions.search',
-    '<start_function_call>call:search{',
-    '<escape>',
-    '<|tool_call>call:search{',
-  ],
-  ...['[', '{', '{"name":', '\\"', '"', ',', ';', '\n', ' ', 'a'],
+  ...['<arg_key>', '</arg_key>', '<arg_value>', '<|tool_call_begin|>', '<|tool_call_argument_begin|>'],
+  ...['<|message|>', '<|channel|>commentary to=functions.search', '<start_function_call>call:search{', '<escape>'],
+  ...['<|tool_call>call:search{', '[', '{', '{"name":', '\\"', '"', ',', ';', '\n', ' ', 'a'],
 ];
 const WHOLE: Record<string, (inner: string) => string> = {
   bare: (inner) => inner,

@@ -5,13 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { BestCheckpoint } from '../../src/runs/keptCheckpoints.ts';
-import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import type { Io } from '../../src/cli/process/io.ts';
 import { DeviceLostError, InputError } from '../../src/errors.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { modelTokenizer } from '../../src/model/tokenizer/modelTokenizer.ts';
-import { RunningCommand, scriptedEngines, webgrpo } from '../commandLine.ts';
+import { linesIn, metricsIn, RunningCommand, scriptedEngines, webgrpo } from '../commandLine.ts';
 import { type Gate, TestGate } from '../scripted/gate.ts';
 import { withoutTimes } from '../scriptedRuns.ts';
 
@@ -19,19 +18,9 @@ const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-train-'));
 /** This metric depends only on the sampled problems, so it is the same on every adapter: 31, 27.5, 28. */
 const METRIC = 'prompt_length/mean';
 const TINY = [
-  ...[
-    'data.trainBatchSize=2',
-    'actor.ppoMiniBatchSize=2',
-    'rollout.n=2',
-    'data.valMaxSamples=2',
-    'trainer.valBeforeTrain=false',
-  ],
-  ...[
-    'trainer.testFreq=0',
-    'trainer.profile=false',
-    'trainer.kernelTuning=off',
-    `trainer.defaultLocalDir=${defaultLocalDir}`,
-  ],
+  ...['data.trainBatchSize=2', 'actor.ppoMiniBatchSize=2', 'rollout.n=2', 'data.valMaxSamples=2'],
+  ...['trainer.valBeforeTrain=false', 'trainer.testFreq=0', 'trainer.profile=false', 'trainer.kernelTuning=off'],
+  `trainer.defaultLocalDir=${defaultLocalDir}`,
 ];
 
 const start = (overrides: string[], gate?: Gate, onLine?: (line: string) => void) =>
@@ -42,12 +31,7 @@ const start = (overrides: string[], gate?: Gate, onLine?: (line: string) => void
 const train = (...overrides: string[]) => start(overrides).done;
 
 const inRun = (run: string, ...names: string[]) => join(defaultLocalDir, run, ...names);
-const metricsOf = (run: string) => linesOf<Metrics>(inRun(run, 'metrics.jsonl'));
-const linesOf = <T>(path: string) =>
-  readFileSync(path, 'utf8')
-    .trim()
-    .split('\n')
-    .map((line) => JSON.parse(line) as T);
+const metricsOf = (run: string) => metricsIn(inRun(run));
 const stepsOf = (run: string) => metricsOf(run).map((line) => line['training/global_step']);
 const checkpointsOf = (run: string) => readdirSync(inRun(run, 'checkpoints')).sort();
 const eventFiles = (run: string) => readdirSync(inRun(run)).filter((name) => name.includes('tfevents'));
@@ -129,7 +113,7 @@ test('a run with trackers and few checkpoints is resumed twice', async () => {
   expect(eventFiles('a')).toHaveLength(1);
 
   // Each logged sample contains the values from which its advantage was computed.
-  const rollouts = [1, 2, 3].flatMap((step) => linesOf<LoggedRollout>(inRun('a', 'rollouts', `step-${step}.jsonl`)));
+  const rollouts = [1, 2, 3].flatMap((step) => linesIn<LoggedRollout>(inRun('a', 'rollouts', `step-${step}.jsonl`)));
   expect(rollouts).toHaveLength(3 * 4);
   for (const { score, advantage, group, step, extra } of rollouts) {
     const scores = rollouts
@@ -180,7 +164,7 @@ test('weights that are not finite end the run with one error, are not saved, and
   const kept = readdirSync(inRun('nan', 'errors')).sort();
   expect(kept).toHaveLength(3);
   expect(said.join('\n')).toContain(`Its inputs are in ${inRun('nan', 'errors', kept[0])}.`);
-  const [head, sample] = linesOf<Record<string, unknown>>(inRun('nan', 'errors', kept[0]));
+  const [head, sample] = linesIn<Record<string, unknown>>(inRun('nan', 'errors', kept[0]));
   expect(head).toMatchObject({ samples: 4, config: { actor: { optim: { lr: 3e38 } } } });
   expect(sample).toHaveProperty('responseIds');
   expect(existsSync(inRun('nan', 'checkpoints'))).toBe(false);

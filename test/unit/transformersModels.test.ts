@@ -9,10 +9,10 @@ import { initWeights } from '../../src/model/params.ts';
 import { referenceForward, toFloat64, type Weights64 } from '../../src/extensions/verify/reference/model.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { discriminativeScorer } from '../../src/extensions/rewards/modelReward.ts';
-import type { ScoredSample } from '../../src/tasks/task.ts';
 import { openGenerator } from '../../src/extensions/rewards/transformersModels.ts';
 import { bagClassifier, bagLogits, writeClassifier, writeGenerator } from '../onnxModels.ts';
 import { TINY_CONFIG } from '../tinyConfig.ts';
+import { scored } from '../samples.ts';
 
 const readJson = (name: string) =>
   JSON.parse(readFileSync(`checkpoints/gsm8k-tool/${name}`, 'utf8')) as Record<string, unknown>;
@@ -20,16 +20,6 @@ const FILES = { tokenizer: readJson('tokenizer.json'), config: readJson('tokeniz
 const tokenizer = new ChatTokenizer(FILES.tokenizer, FILES.config);
 const folder = () => mkdtempSync(join(tmpdir(), 'webgrpo-onnx-'));
 
-const sampleOf = (response: string): ScoredSample => ({
-  problem: { id: 'p', messages: [{ role: 'user', content: 'What is 2 + 2?' }], answer: '4' },
-  messages: [],
-  response,
-  stopReason: 'completed',
-  numTurns: 1,
-  numToolCalls: 0,
-  numToolErrors: 0,
-  responseTokens: 3,
-});
 const RESPONSES = ['2 + 2 is 4. #### 4', 'I do not know', '#### 5', 'x'];
 
 const textOf = (response: string) => `What is 2 + 2?\n${response}`;
@@ -40,14 +30,14 @@ test('a classifier: the probability of the label, by hand', async () => {
   writeClassifier(path, model, FILES);
   const score = discriminativeScorer({ model: path, label: 'bad' });
   const likeliest = discriminativeScorer({ model: path });
-  const got = await Promise.all(RESPONSES.map((response) => score(sampleOf(response))));
+  const got = await Promise.all(RESPONSES.map((response) => score(scored(response))));
   RESPONSES.forEach((response, i) => {
     const powers = bagLogits(model, tokenizer.encode(textOf(response))).map(Math.exp);
     expect(got[i]).toBeCloseTo(powers[1] / powers.reduce((a, b) => a + b), 6);
   });
   const powers = bagLogits(model, tokenizer.encode(textOf('x'))).map(Math.exp);
-  expect(await likeliest(sampleOf('x'))).toBeCloseTo(Math.max(...powers) / powers.reduce((a, b) => a + b), 6);
-  await expect(discriminativeScorer({ model: path, label: 'fine' })(sampleOf('x'))).rejects.toThrow(
+  expect(await likeliest(scored('x'))).toBeCloseTo(Math.max(...powers) / powers.reduce((a, b) => a + b), 6);
+  await expect(discriminativeScorer({ model: path, label: 'fine' })(scored('x'))).rejects.toThrow(
     `The reward model ${path} has no label "fine". It has `,
   );
 });
@@ -59,12 +49,12 @@ test('a reward model of one output gives its sigmoid', async () => {
   const score = discriminativeScorer({ model: path });
   for (const response of RESPONSES) {
     const [logit] = bagLogits(model, tokenizer.encode(textOf(response)));
-    expect(await score(sampleOf(response))).toBeCloseTo(1 / (1 + Math.exp(-logit)), 6);
+    expect(await score(scored(response))).toBeCloseTo(1 / (1 + Math.exp(-logit)), 6);
   }
 });
 
 test('a folder without a model ends in one error message', async () => {
-  await expect(discriminativeScorer({ model: './no/such/model' })(sampleOf('x'))).rejects.toThrow(
+  await expect(discriminativeScorer({ model: './no/such/model' })(scored('x'))).rejects.toThrow(
     /^reward\.model\.path \.\/no\/such\/model cannot be opened by transformers\.js: .+$/,
   );
 });

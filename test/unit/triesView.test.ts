@@ -21,6 +21,7 @@ import {
 import type { TryTokens } from '../../demo/training/tokens.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
+import { stub } from '../stub.ts';
 
 const tryOf = (group: number, score: number | null, acc: number | null, advantage: number | null): LoggedRollout => ({
   step: 3,
@@ -77,9 +78,15 @@ test("another run's results replace all that belonged to the run before: its rep
     [0, 0],
     [3, 1],
   ]) {
-    const problem = { id: 'p', answer: '3', messages: [{ role: 'user', content: 'What is 1 + 2?' }] };
-    const answer = { group: 0, problem, trajectory: { responseIds: [] }, messages: [], reward: { score: acc, acc } };
-    keepAnswers([answer as unknown as Sample], step);
+    const problem = { id: 'p', answer: '3', messages: [{ role: 'user' as const, content: 'What is 1 + 2?' }] };
+    const answer = {
+      group: 0,
+      problem,
+      trajectory: { responseIds: new Uint32Array() },
+      messages: [],
+      reward: { score: acc, acc },
+    };
+    keepAnswers([stub<Sample>(answer)], step);
   }
   const state = () => ({
     ...{ replay: replay.value, looked: looked.value, picked: pickedGroup.value, held: isHeld.value, bet: bet.value },
@@ -170,7 +177,7 @@ const array = (...values: number[]) => [Float64Array.from(values)];
 
 /** Three tokens: a sampled one whose ratio is clipped, one of a tool, and one that the update skipped. */
 const tokens = (advantage: number) =>
-  ({
+  stub<TryTokens>({
     s: 0,
     sample: {
       group: 4,
@@ -194,7 +201,7 @@ const tokens = (advantage: number) =>
         advantage: array(advantage, 0, 0),
       },
     },
-  }) as unknown as TryTokens;
+  });
 
 test('a token has the numbers of its position; unknown ones are omitted', () => {
   const [clipped, said, skipped] = tokenViews(tokens(1.2));
