@@ -677,6 +677,8 @@ describe('several chat templates', () => {
     expect(start(both, [{ type: 'function' }])).toBe('tool_use');
     expect(start(both, [])).toBe('default');
     expect(start(made(templates('default')), [{ type: 'function' }])).toBe('default');
+    const none = made([{ name: 'default', template: '{{ tools is none and documents is none }}:' }]);
+    expect(start(none, [])).toBe('True');
     const end = { name: 'tool_use', template: `${body}{% if messages[-1].role == 'tool' %}<tool_response>{% endif %}` };
     const continued = made([...templates('default'), end]).encodeContinuation([{ role: 'tool', content: '1' }]);
     expect(continued.at(-1)).toBe(tokenizer.idOf('<tool_response>'));

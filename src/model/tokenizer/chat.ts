@@ -180,6 +180,8 @@ export class ChatTokenizer {
     withTools = Boolean(options.tools?.length),
   ): string {
     return this.templates.of(withTools).render({
+      // As in transformers, where these two are None if they are not given.
+      ...{ tools: null, documents: null },
       ...specialTokenTexts(this.config),
       ...this.templateKwargs,
       messages,
