@@ -13,10 +13,10 @@ import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
 import { parseJson } from '../../rollout/tools/call.ts';
 import { dtypeNote } from '../../workers/engineSpec.ts';
 import { createDeviceEngine, type DeviceEngine, type DeviceSpec, withOfferedDtype } from '../../workers/localEngine.ts';
-import { planLines, planMemory } from '../../workers/memoryPlan.ts';
+import { type PlanItem, planLines, type Sizes } from '../../workers/memoryPlan.ts';
 import { findAdapter, openModel, readAdapter } from '../run/checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
-import { adapterBindingBytes, installDawn } from '../dawn.ts';
+import { installDawn } from '../dawn.ts';
 import { tuningStore } from '../diskStore.ts';
 import { readJsonFile } from '../files.ts';
 import { currentIo } from '../process/io.ts';
@@ -117,10 +117,12 @@ export function computeDtype(name: string | boolean | undefined): 'float16' | un
 }
 
 async function scoreWith(spec: DeviceSpec, sequences: number[][], tell: boolean): Promise<number[][]> {
-  if (tell)
-    for (const line of planLines(planMemory({ ...spec, maxArenaBytes: await adapterBindingBytes() }))) say(line);
-  say(COMPILING);
-  const engine = await whileWorking(LOADING, () => createDeviceEngine(spec, { tuning: async () => tuningStore() }));
+  const onPlan = (_: Sizes, items: PlanItem[]) => {
+    if (tell) for (const line of planLines(items)) say(line);
+    say(COMPILING);
+  };
+  const tuning = async () => tuningStore();
+  const engine = await whileWorking(LOADING, () => createDeviceEngine(spec, { tuning, onPlan }));
   try {
     const { description, vendor, isSoftware } = engine.adapter;
     if (tell) say(`adapter: ${description || vendor}${isSoftware ? ' (software: correct, but slow)' : ''}`);
