@@ -20,6 +20,8 @@ const sample = (more: Partial<Sample> = {}): Sample => ({
     numTurns: 2,
     numToolCalls: 1,
     numToolErrors: 0,
+    numToolOutputs: 3,
+    numTruncatedOutputs: 2,
   },
   messages: [{ role: 'assistant', content: 'a' }],
   reward: { score: 0.5, acc: 1, extra: { x: 2 } },
