@@ -54,6 +54,7 @@ export const score: Command = {
     'With --tokens, prints an array of numbers for each sequence: entry t is the log-prob of token t + 1 after the tokens up to t.\n' +
     'With --chat, prints { "ids", "logprobs" } for each conversation, without a generation prompt at its end. Entry t of logprobs is the\n' +
     "log-prob of token t after all earlier ones; the first entry is null, as in vLLM's prompt_logprobs.\n" +
+    'Names of control tokens in user and tool messages stay plain text, as in training; transformers reads them as tokens.\n' +
     'Log-probs are natural logarithms, at temperature 1.',
   async run({ flags: { model: path, adapter: adapterPath, tokens, chat, quantization, dtype } }) {
     if (typeof path !== 'string') throw new InputError('--model is missing. Give --model FOLDER.');

@@ -262,7 +262,7 @@ class BoundedInterpreter extends Interpreter {
     if (name === 'length' && isText) return this.number([...(value.value as string)].length);
     if (name === 'capitalize' && isText) return this.text(capitalized(value.value as string));
     if (!Array.isArray(value.value)) return undefined;
-    const items = value.value as Value[];
+    const items = value.value;
     if (['first', 'last'].includes(name) && items.length === 0) return this.global.lookupVariable('');
     if (name !== 'join') return undefined;
     if (args.some(({ key }) => key?.value === 'attribute'))
