@@ -228,7 +228,11 @@ describe('refused in two sentences', () => {
       { 'llama.rope.scale_linear': { float: 4 } },
       /4 for "llama.rope.scale_linear"; allowed: 1\./,
     ],
-    ['scaled attention', { 'llama.rope.scaling.attn_factor': { float: 1.5 } }, /1.5 for "llama.rope.scaling.attn_factor"/],
+    [
+      'scaled attention',
+      { 'llama.rope.scaling.attn_factor': { float: 1.5 } },
+      /1.5 for "llama.rope.scaling.attn_factor"/,
+    ],
     [
       'a text for a size',
       { 'llama.block_count': 'two' },
@@ -366,8 +370,8 @@ describe('refused in two sentences', () => {
       expect(differing(weights, found.weights), `seed ${seed}`).toBeLessThanOrEqual(place < start ? 0 : 32);
     }
     expect(outcomes.refused + outcomes.loaded).toBe(600);
-    expect(outcomes.refused).toBeGreaterThan(300);
-    expect(outcomes.loaded).toBeGreaterThan(100);
+    expect(outcomes.refused).toBeGreaterThan(500);
+    expect(outcomes.loaded).toBeGreaterThan(50);
   });
 
   function changed(bytes: Uint8Array<ArrayBuffer>, change: (view: DataView) => void): Uint8Array {

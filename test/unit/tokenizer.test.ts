@@ -480,7 +480,10 @@ describe('bad files', () => {
   test.each([
     [{ eos_token: undefined }, '"eos_token" must name a token, but is absent. Name one of the model\'s.'],
     [{ eos_token: 'x'.repeat(1000) }, `"eos_token" is "${'x'.repeat(79)}, which tokenizer.json lacks.`],
-    [{ eos_token: Array(1000).fill(1) }, `"eos_token" must name a token, but is [${'1,'.repeat(39)}1. Name one of the model's.`],
+    [
+      { eos_token: Array(1000).fill(1) },
+      `"eos_token" must name a token, but is [${'1,'.repeat(39)}1. Name one of the model's.`,
+    ],
   ])('tokenizer_config.json %#: short, and in our words', (part, sentence) => {
     expect(messageOf(() => new ChatTokenizer(json, { ...config, ...part }))).toBe(`tokenizer_config.json: ${sentence}`);
   });

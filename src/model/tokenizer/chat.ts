@@ -458,7 +458,9 @@ function tokenText(config: Json, key: string): string {
   const value = config[key];
   const text = typeof value === 'object' && value !== null ? (value as Json)['content'] : value;
   if (typeof text === 'string') return text;
-  throw new InputError(`tokenizer_config.json: "${key}" must name a token, but is ${shown(value)}. Name one of the model's.`);
+  throw new InputError(
+    `tokenizer_config.json: "${key}" must name a token, but is ${shown(value)}. Name one of the model's.`,
+  );
 }
 
 /** Converts a value to JSON, truncated to fit into an error message. */

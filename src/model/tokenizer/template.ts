@@ -259,7 +259,7 @@ class BoundedInterpreter extends Interpreter {
     if (name === 'tojson') return this.text(pythonJson(value, this.jsonStyle(args, environment)));
     if (name === 'string') return this.text(pythonText(value));
     if (name === 'trim' && isText) return this.strip('strip', value, args, environment);
-    if (name === 'length' && isText) return this.number([...(value.value as string)].length);
+    if (name === 'length' && isText) return this.number(this.codePoints(value).length);
     if (name === 'capitalize' && isText) return this.text(capitalized(value.value as string));
     if (!Array.isArray(value.value)) return undefined;
     const items = value.value;
@@ -279,7 +279,7 @@ class BoundedInterpreter extends Interpreter {
     if (value.type === 'UndefinedValue') throw new Error('it reads a part of an undefined value');
     const isPart = computed && property.type !== 'SliceExpression' && value.type === 'StringValue';
     const at = isPart ? this.evaluate(property, environment) : undefined;
-    const character = at?.type === 'IntegerValue' && [...(value.value as string)].at(at.value as number);
+    const character = at?.type === 'IntegerValue' && this.codePoints(value).at(at.value as number);
     if (typeof character === 'string') return this.text(character);
     return super.evaluate({ ...node, object: held(value), ...(at && { property: held(at) }) } as Node, environment);
   }
@@ -304,7 +304,16 @@ class BoundedInterpreter extends Interpreter {
   /** Returns the list that a loop iterates over: Python also accepts texts and undefined values. */
   private asItems(value: Value): Value {
     if (!['StringValue', 'UndefinedValue'].includes(value.type)) return value;
-    return super.evaluate(list([...pythonText(value)].map((c) => held(this.text(c)))), this.global);
+    if (value.type === 'UndefinedValue') return super.evaluate(list([]), this.global);
+    return super.evaluate(list(this.codePoints(value).map((c) => held(this.text(c)))), this.global);
+  }
+
+  /** Returns the characters of a text, and counts them, because this takes time in proportion to its length. */
+  private codePoints({ value }: Value): string[] {
+    const text = value as string;
+    this.characters += LOOK_UP * text.length;
+    if (text.length > MAX_STEPS) throw new Error(`it reads a text of over ${MAX_STEPS} characters one by one`);
+    return [...text];
   }
 
   private operation(node: Node, environment: Environment): Value | undefined {

@@ -237,6 +237,9 @@ export const actor = part({
     trl: 'max_grad_norm',
     live: true,
   }),
-  shuffle: flag(true, { why: 'Put the groups of a step into its mini-batches in another order in each epoch, by seed. verl orders samples.', verl: '=' }),
+  shuffle: flag(true, {
+    why: 'Put the groups of a step into its mini-batches in another order in each epoch, by seed. verl orders samples.',
+    verl: '=',
+  }),
   optim: v.optional(optim, {}),
 });
