@@ -4,7 +4,7 @@
  *   node scripts/bench-trl.mjs --setup
  * Prints a Markdown table for each config. --model replaces a model.path that is not a folder here, such as a name on the Hub. --keep stores
  * bench/results/trl/NAME.json after each run, replaces the sides that were measured, and measures set-up (packages are downloaded once).
- * --setup measures set-up alone, anew, and prints its rows. Python: TRL_PYTHON, or an environment that is made once from
+ * --setup measures set-up alone, again, and prints its rows. Python: TRL_PYTHON, or an environment that is made once from
  * bench/peers/trl/requirements.txt.
  */
 

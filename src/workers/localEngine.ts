@@ -65,7 +65,7 @@ export async function createLocalEngine(
   return { ...device, tokenizer, ...(judgeTokenizer && { judgeTokenizer }) };
 }
 
-/** What an engine asks of its program. Each callback is called when the engine first needs its result. */
+/** Callbacks and limits that the program passes to an engine. Each callback is called when the engine first needs its result. */
 interface Surroundings {
   /** Returns the vocabulary for stop strings and constrained tool calls. Undefined: requests with these are refused. */
   vocabulary?: () => Vocabulary;

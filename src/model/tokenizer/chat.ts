@@ -180,7 +180,7 @@ export class ChatTokenizer {
     withTools = Boolean(options.tools?.length),
   ): string {
     return this.templates.of(withTools).render({
-      // As in transformers, where these two are None if they are not given.
+      // transformers sets both to None by default.
       ...{ tools: null, documents: null },
       ...specialTokenTexts(this.config),
       ...this.templateKwargs,
