@@ -47,7 +47,7 @@ export const expect = plainExpect.extend({
    * The message shows the course of the metric.
    */
   toLearn({ history }: Pick<TrainedRun, 'history'>, asked: Learns) {
-    const { pass, reason } = judgeCourse(history, asked);
+    const { pass, reason } = judgeCourse(history, asked, this.isNot);
     return { pass, message: () => reason };
   },
 });

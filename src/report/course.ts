@@ -1,6 +1,6 @@
 /** Judges by one metric whether a run has learned, and prints the course of the metric as text. */
 
-import { InputError } from '../errors.ts';
+import { describe, InputError } from '../errors.ts';
 import { nearestKey } from '../grpo/config/resolve.ts';
 import type { Metrics } from '../grpo/metrics.ts';
 import { spreadOut } from '../runs/rollouts.ts';
@@ -20,12 +20,19 @@ const BAR = 40;
 
 /**
  * Returns whether the metric has risen to the required value, and a reason that shows the course of the metric. Throws InputError if the
- * run lacks the metric or has too few values of it.
+ * run lacks the metric or has too few values of it. With `isNot`, the reason says that no rise was expected.
  */
 export function judgeCourse(
   history: readonly Metrics[],
   { metric, atLeast, last = 1 }: Learns,
+  isNot = false,
 ): { pass: boolean; reason: string } {
+  if (!Array.isArray(history))
+    throw new InputError('toLearn got no run. Give it the result of "await trainInPage(...)", or { history }.');
+  if (typeof atLeast !== 'number' || Number.isNaN(atLeast))
+    throw new InputError(
+      `toLearn: atLeast is ${describe(atLeast)}, not a number. Set it to what ${metric} must reach.`,
+    );
   const points = pointsOf(history, metric);
   if (!(Number.isInteger(last) && last > 0 && last < points.length))
     throw new InputError(
@@ -36,7 +43,7 @@ export function judgeCourse(
   const end = points.slice(-last).reduce((sum, { value }) => sum + value, 0) / last;
   const of = last === 1 ? 'its last value' : `the mean of its last ${last} values`;
   const how = `${metric} was ${short(first)} at first, and ${of} is ${short(end)}`;
-  const expected = `Expected: a rise to at least ${short(atLeast)}.`;
+  const expected = `Expected: ${isNot ? 'no' : 'a'} rise to at least ${short(atLeast)}.`;
   return { pass: end >= atLeast && end > first, reason: [`${how}. ${expected}`, ...barsOf(points)].join('\n') };
 }
 

@@ -54,7 +54,7 @@ const windowOf = (steps: number) => Math.max(3, Math.min(10, Math.floor(steps / 
 
 const average = (values: readonly number[]) => values.reduce((a, b) => a + b, 0) / values.length;
 
-/** Metrics of a run: of all its training steps, of its first steps and of its last steps. */
+/** Metrics of a run: of all its training steps with a finite score, of the first and of the last of them. */
 class Curves {
   readonly config: TrainConfig;
   readonly samples: readonly LoggedRollout[];
@@ -65,7 +65,7 @@ class Curves {
 
   constructor({ history, config, samples }: DiagnosedRun) {
     [this.history, this.config, this.samples] = [history, config, samples];
-    this.steps = history.filter((line) => line['critic/score/mean'] !== undefined);
+    this.steps = history.filter((line) => Number.isFinite(line['critic/score/mean']));
     const size = windowOf(this.steps.length);
     [this.first, this.last] = [this.steps.slice(0, size), this.steps.slice(-size)];
   }
@@ -274,7 +274,7 @@ export const CAUSES: readonly Cause[] = [
       const before = run.mean('frac_reward_zero_std', run.first);
       const [all, low] = [run.mean('solved/all'), run.mean('critic/score/min')];
       const high = run.mean('critic/score/max');
-      const isPaid = (all?.value ?? 0) >= 0.9 || (high !== undefined && low!.value === high.value && low!.value > 0);
+      const isPaid = (all?.value ?? 0) >= 0.9 || (high !== undefined && low?.value === high.value && high.value > 0);
       return (
         silent &&
         before && {
@@ -328,7 +328,7 @@ export const CAUSES: readonly Cause[] = [
     hides: ['reward-never', 'no-spread', 'longer'],
     find: (run) => {
       const [cut, full] = [run.share('stop/max_tokens'), run.mean('response_length/clip_ratio')];
-      return full && { found: Math.max(cut!.value, full.value) >= 0.2, evidence: [cut, full] };
+      return full && { found: Math.max(cut?.value ?? 0, full.value) >= 0.2, evidence: [cut, full] };
     },
   },
   {
@@ -348,7 +348,8 @@ export const CAUSES: readonly Cause[] = [
       const problems = run.config.data.valMaxSamples * run.config.rollout.valKwargs.n;
       const noise = 2 * Math.sqrt((best.value * (1 - best.value) + last.value * (1 - last.value)) / problems);
       const since = run.steps.filter((line) => line['training/global_step'] > best.steps[0] - run.last.length / 2);
-      const before = run.mean('critic/score/mean', since.slice(0, run.last.length))!;
+      const before = run.mean('critic/score/mean', since.slice(0, run.last.length));
+      if (!before) return undefined; // no finite score since the best evaluation
       const { last: score } = run.score;
       const isRising = score.value - before.value > run.noise('critic/score/mean');
       const isFalling = best.value - last.value > Math.max(0.05, noise);
@@ -448,7 +449,7 @@ export function diagnosisText({ steps, found, excluded, unknown }: Diagnoses): s
       ...(settings.length === 0 ? [] : [`  Now: ${settings.join(', ')}`]),
     ].join('\n'),
   );
-  const nothing = `Nothing found in ${steps} steps.`;
+  const nothing = `Nothing found in ${steps} ${steps === 1 ? 'step' : 'steps'}.`;
   return [
     ...(found.length > 0 ? blocks : [nothing]),
     ...(excluded.length > 0 ? [`Checked: ${excluded.map(({ name }) => name).join(', ')}.`] : []),

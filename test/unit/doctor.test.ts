@@ -83,6 +83,34 @@ test('at no step anything is found in the recorded run of the page', () => {
   expect([...foundOnTheWay(recordedRun())]).toEqual([]);
 });
 
+test.each(['sound-1', 'held-out-falls', 'reward-always', 'not-finite'])(
+  'a metric of %s that ends early, or is missing, ends no diagnosis',
+  (name) => {
+    const run = storedRun(name);
+    const half = run.history.length / 2;
+    const metrics = new Set(run.history.flatMap((line) => Object.keys(line)));
+    for (const metric of metrics)
+      for (const broken of [
+        (line: Metrics, i: number): Metrics => (i < half ? line : { ...line, [metric]: NaN }),
+        (line: Metrics, i: number): Metrics => (i < half ? line : { ...line, [metric]: null as unknown as number }),
+        ({ [metric]: _, ...line }: Metrics): Metrics => line,
+      ]) {
+        const { found, excluded } = diagnose({ ...run, history: run.history.map(broken) });
+        for (const { evidence } of [...found, ...excluded])
+          for (const { value } of evidence) expect(value, metric).toSatisfy(Number.isFinite);
+      }
+  },
+);
+
+test('a run whose scores are not finite in the end has that cause, and a run without steps has none', () => {
+  const run = storedRun('sound-2');
+  const isLate = (i: number) => i > run.history.length - 6;
+  const late = { 'training/not_finite': 1, 'critic/score/mean': NaN };
+  const history = run.history.map((line, i) => (isLate(i) ? { ...line, ...late } : line));
+  expect(foundIn({ ...run, history })).toEqual(['not-finite']);
+  for (const steps of [0, 1, 2]) expect(foundIn({ ...run, history: run.history.slice(0, steps) })).toEqual([]);
+});
+
 test('settings, metrics and causes that the table names exist', () => {
   const documented = readFileSync('docs/reference/config.md', 'utf8');
   const logged = new Set(NAMES.flatMap((name) => storedRun(name).history.flatMap((line) => Object.keys(line))));

@@ -50,6 +50,7 @@ import {
   checkResults,
   type CodeExercise,
   type Exercise,
+  type PlainExercise,
 } from '../../demo/lessons/kit/checks.ts';
 import { advantagesBy, METHODS, type Method, triesOf } from '../../demo/lessons/kit/recordings.ts';
 import { runLoop, type LoopStep } from '../../demo/lessons/kit/runLoop.ts';
@@ -57,7 +58,9 @@ import * as learners from '../../src/extensions/learner/index.ts';
 import * as library from '../../src/index.ts';
 import { readCheckpoint } from '../../src/node.ts';
 import * as tasks from '../../src/tasks.ts';
+import { describe } from '../../src/errors.ts';
 import { scriptedLoopEngine } from '../scripted/loopEngine.ts';
+import { ANSWERS } from './lessonAnswers.ts';
 
 /** Names of the lessons, each with its exercises, the numbers in its text, and its pictures. */
 const LESSONS = [
@@ -141,30 +144,69 @@ test.each(EXERCISES)(title, { timeout: 4 * BUSY_MS }, async (exercise) => {
   expect(new Set(exercise.wrong.map(({ says }) => says)).size).toBe(3);
 });
 
-const write = EXERCISES[0] as CodeExercise;
+// The loops of exercise 3.1 take seconds.
+test.each(Object.entries(ANSWERS).filter(([id]) => isFull || id !== '3.1'))(
+  'exercise %s accepts right answers in other forms, and no other wrong one',
+  { timeout: 4 * BUSY_MS },
+  async (id, { right, wrong }) => {
+    const exercise = EXERCISES.find((one) => one.id === id)!;
+    const given = async (code: string) =>
+      await checked(exercise, exercise.kind === 'loop' ? few(code) : code).catch((error: unknown) => ({
+        ok: false,
+        says: describe(error),
+      }));
+    for (const code of right) expect(await given(code), code).toMatchObject({ ok: true });
+    for (const [code, says] of wrong)
+      expect(await given(code), code).toMatchObject({ ok: false, says: expect.stringMatching(says) });
+  },
+);
 
-test.each([
-  ['export function advantages() {\n  for (;;);\n}', /^it ran longer than 0\.5 s/],
-  ['export function advantages(rewards) {\n  return rewards.mean();\n}', /^Line 2: TypeError: not a function/],
-  ['export function advantages(rewards) {\n  return rewards +;\n}', /^Line 2: SyntaxError/],
-  ['export const other = 1;', /there is no "export function advantages"/],
-])('code that fails is told: %j', async (code, says) => {
-  expect(await checkCode(write, code, /for \(;;\)/.test(code) ? 500 : BUSY_MS)).toMatchObject({
-    ok: false,
-    says: expect.stringMatching(says),
-  });
-});
+/** Returns every possible answer to an exercise without a text. */
+function allAnswers(exercise: Exercise): (string | string[] | number[])[] {
+  if (exercise.kind === 'choice') return exercise.options.map(({ id }) => id);
+  if (exercise.kind === 'ticks')
+    return exercise.options.reduce<string[][]>((sets, { id }) => sets.flatMap((set) => [set, [...set, id]]), [[]]);
+  if (exercise.kind === 'match')
+    return exercise.items.reduce<string[][]>(
+      (lists) => lists.flatMap((list) => exercise.options.map(({ id }) => [...list, id])),
+      [[]],
+    );
+  if (exercise.kind === 'numbers') {
+    const values = [-8, -1, -0.875, -0.142_857, -0.14, -0.125, 0, 0.14, 1 / 7, 0.875, 0.9, 1, 2.475, 1e9, -1e-9];
+    return values.flatMap((a) => values.map((b) => [a, b]));
+  }
+  return [];
+}
 
-test.each([
-  ['export const advantages = () => 1;', /returned 1\. Return a list with one number for each of the 8 tries/],
-  ['export const advantages = () => [1];', /returned 1 numbers\. Return a list/],
-  [
-    'export const advantages = (r) => r;',
-    /^For the rewards \[1, 0, .*yours gives \[1, 0, .*The library gives \[2\.475, /,
-  ],
-])('what is no list of advantages is told: %j', async (code, says) => {
-  expect(await checked(write, code)).toMatchObject({ ok: false, says: expect.stringMatching(says) });
-});
+test.each(EXERCISES.filter((one) => !isCode(one) && one.kind !== 'loop'))(
+  'of all answers to exercise $id one is right, and every other has its sentence',
+  (exercise) => {
+    const all = allAnswers(exercise);
+    const results = all.map((given) => check(exercise as PlainExercise, given));
+    const right = all.filter((_, i) => results[i].ok);
+    if (exercise.kind === 'numbers') expect(right.map(([, b]) => Math.abs(Number(b) + 1 / 7) < 0.005)).toContain(true);
+    else expect(right.map((one) => [one].flat().toSorted())).toEqual([[exercise.answer].flat().toSorted()]);
+    for (const { ok, says } of results) if (!ok) expect(says).toMatch(/^(?!.*(undefined|NaN)).+[.?]$/);
+  },
+);
+
+test.each(EXERCISES.filter((one) => isCode(one)).slice(0, isFull ? undefined : 1))(
+  'code of exercise $id that does not end, throws or exports nothing is told',
+  { timeout: BUSY_MS },
+  async (exercise) => {
+    const { name } = exercise;
+    for (const [code, says] of [
+      [`export function ${name}() {\n  return first.mean();\n}`, /^Line 2: ReferenceError: .*first/],
+      [`export function ${name}(first) {\n  return first +;\n}`, /^Line 2: SyntaxError/],
+      ['export const other = 1;', new RegExp(`there is no "export function ${name}"`)],
+      [`export function ${name}() {\n  for (;;);\n}`, /^It ran longer than 0\.2 s/],
+    ] as const)
+      expect(await checkCode(exercise, code, code.includes('for (;;)') ? 200 : BUSY_MS)).toMatchObject({
+        ok: false,
+        says: expect.stringMatching(says),
+      });
+  },
+);
 
 test.each(EXERCISES.filter(isCode))('exercise $id starts from code that is not yet right', async (exercise) => {
   expect((await checked(exercise, exercise.start)).ok).toBe(false);

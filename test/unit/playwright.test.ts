@@ -184,6 +184,25 @@ describe('toLearn', () => {
     expect(judgeCourse([...history, { ...history[4], score: NaN }], { metric: 'score', atLeast: 0 }).pass).toBe(false);
   });
 
+  test('a run that should not have learned says so', () => {
+    const { pass, reason } = judgeCourse(history, { metric: 'score', atLeast: 0.7 }, true);
+    expect(pass).toBe(true);
+    expect(reason).toMatch(
+      /^score was 0\.2 at first, and its last value is 0\.7\. Expected: no rise to at least 0\.7\.\n/,
+    );
+  });
+
+  test.each([[NaN], [undefined], ['0.7'], [null]])('atLeast: %s is an error, also for "not"', (atLeast) => {
+    expect(() => judgeCourse(history, { metric: 'score', atLeast: atLeast as number })).toThrow(
+      `toLearn: atLeast is ${String(atLeast)}, not a number. Set it to what score must reach.`,
+    );
+  });
+
+  test('a promise of a run is an error', () => {
+    const { history: missing } = Promise.resolve({ history }) as unknown as { history: [] };
+    expect(() => judgeCourse(missing, { metric: 'score', atLeast: 0 })).toThrow('toLearn got no run.');
+  });
+
   test('a metric that the run lacks is an error, also for "not"', () => {
     expect(() => judgeCourse(history, { metric: 'scor', atLeast: 0 })).toThrow(
       'The run has no metric "scor" in its 5 lines. Did you mean "score"?',

@@ -52,10 +52,19 @@ function judgeAdvantages(results: readonly unknown[]): string | undefined {
     if (!Array.isArray(own) || own.length !== group.length)
       return `advantages(${shown(group)}) returned ${Array.isArray(own) ? `${own.length} numbers` : String(own)}. Return a list with one number for each of the ${group.length} tries.`;
     if (own.every((value, i) => close(value, library[i]))) continue;
-    if (isSilent(group) && !group.some(Number.isNaN))
-      return `All ${group.length} tries earned ${group[0]}, and yours gives ${shown(own.slice(0, 1))}: that is 0 / 0. What can a group teach that agrees? Return 0 for each try.`;
-    if (group.some(Number.isNaN) && own.some(Number.isNaN))
+    if (own.some((value) => typeof value !== 'number'))
+      return `For the rewards ${shown(group)} yours gives ${JSON.stringify(own)}. Return numbers only.`;
+    const known = group.flatMap((reward, i) => (Number.isNaN(reward) ? [] : [own[i] as number]));
+    if (isSilent(group) && !known.every((value) => close(value, 0))) {
+      const [value] = shown(known).slice(1, -1).split(', ');
+      if (known.length === 1)
+        return `Of ${shown(group)} one try has a reward, and yours gives it ${value}. It has nothing to be compared with. Return 0.`;
+      return `All ${known.length} tries earned ${Math.max(...group)}, and yours gives [${value}]${value === 'NaN' ? ': that is 0 / 0' : ''}. What can a group teach that agrees? Return 0 for each try.`;
+    }
+    if (known.some(Number.isNaN))
       return 'One try has no reward, so your mean is NaN, and the whole group is lost. Leave that try out of mean and spread, and give it 0.';
+    if (own.some(Number.isNaN) && group.every((reward, i) => Number.isNaN(reward) || close(own[i], library[i])))
+      return `For the rewards ${shown(group)} yours gives ${shown(own)}. The tries with a reward are right. Give 0 to a try without one.`;
     const byN = library.map((a) => a * Math.sqrt(group.length / (group.length - 1)));
     if (own.every((value, i) => close(value, byN[i])))
       return `${byN[0].toFixed(3)} where the library has ${library[0].toFixed(3)}, for one right of eight. You divide the squares by n, and verl and TRL divide them by n - 1.`;

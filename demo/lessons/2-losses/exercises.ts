@@ -85,6 +85,7 @@ const PPO_WRONG = {
   min: 'You take the better of the two. PPO takes the worse, so that a token gains nothing by leaving the range.',
   clip: 'At advantage 1 and ratio 0.5 your loss lets the token go. PPO still pulls it back up, because it fell although the try was good.',
   sign: 'The sign is missing. The update makes a loss smaller, so this one pushes the right tries down.',
+  dual: 'That has the dual clip, which lets a bad token go once it has risen very far. Exercise 2.2 is about it. Here leave it out.',
 };
 
 const PPO: CodeExercise = {
@@ -140,6 +141,16 @@ export function loss({ advantage, ratio, clipLow, clipHigh }) {
               A.map((a, e) => -a * bounded(R[e])),
             ),
           PPO_WRONG.clip,
+        ],
+        [
+          ({ losses }) =>
+            alike(
+              losses,
+              A.map((a, e) =>
+                Math.min(Math.max(-a * R[e], -a * bounded(R[e])), a < 0 ? -a * CLIP.clipRatioC : Infinity),
+              ),
+            ),
+          PPO_WRONG.dual,
         ],
       ],
       results,

@@ -15,8 +15,13 @@ const loop = (compare: string, nudge: string): string => text.replace(COMPARE, c
 
 /** Number of steps of the loop of exercise 3.1. */
 const STEPS = 12;
+/** Adam moves a weight by about the learning rate, 0.001, and by sqrt(10) times that at most. */
+const MOST_MOVED = 0.04;
 
-const PUSHED = 'Every try was pushed up, the bad ones a little less. In a group the advantages should add up to 0.';
+const SUMS = 'In a group the advantages should add up to 0.';
+const PUSHED = `Every try was pushed up, the bad ones a little less. ${SUMS}`;
+const UPSIDE_DOWN =
+  'In a group, tries with a higher reward got a lower advantage: the worse ones were pushed up. Look at the sign and the order.';
 const STILL = `${STEPS} gradients, 0 updates: nothing moved. The gradient waits until the optimizer takes its step.`;
 const EACH = `More than ${STEPS} updates in ${STEPS} steps. A step for each try follows one try at a time, and the mean over one try is not the mean over the batch.`;
 
@@ -33,13 +38,17 @@ const COMPLETE: LoopExercise = {
   answer: text,
   hint: 'Look at the file of figure 3.1: the words "compare" and "nudge" stand at the end of the two lines.',
   why: 'In each group the advantages add up to 0, and each step makes one update from the mean over all its tries.',
-  judge: ({ gradients, updates, largestSum, moved }) => {
+  judge: ({ gradients, updates, largestSum, lowest, upsideDown, moved }) => {
     if (updates > STEPS) return EACH;
     if (gradients > 0 && updates === 0)
       return gradients === STEPS ? STILL : `${gradients} gradients, 0 updates: nothing moved.`;
-    if (largestSum > 1e-3) return `${PUSHED} Yours add up to as much as ${short(largestSum)}.`;
+    if (!(largestSum <= 1e-3))
+      return `${lowest < 0 ? `${SUMS} Each try is compared with its own group.` : PUSHED} Yours add up to as much as ${short(largestSum)}.`;
+    if (upsideDown > 0) return UPSIDE_DOWN;
     if (updates < STEPS)
       return `${updates} updates where ${STEPS} were due. Each step draws, scores, compares and nudges once.`;
+    if (moved > MOST_MOVED)
+      return `A weight moved by ${short(moved)} in ${STEPS} steps, and by ${MOST_MOVED} at most with the rate of the loop. Pass { lr } to optimStep.`;
     return moved > 0 ? undefined : 'The optimizer took its steps, but no weight moved. Is every advantage 0?';
   },
   wrong: [

@@ -21,7 +21,12 @@ const END = '<|im_end|>';
 const MASK_WRONG = {
   tool: (text: string) => `The calculator's ${text} is trained on. The model then learns to make up results.`,
   other: (text: string) => `${JSON.stringify(text)} is trained on, and the model did not write it.`,
+  part: (value: unknown, text: string) =>
+    `${JSON.stringify(text)} has the value ${JSON.stringify(value)}. A mask has 0 and 1 only.`,
+  none: 'No token is trained. The model learns only from the tokens that it wrote, so they need a 1.',
   call: 'The call itself is left out. The model wrote it too, and without a pull it never learns when to call.',
+  answer: (text: string) =>
+    `${JSON.stringify(text)} is left out, in the last turn. The model wrote it too, and without a pull it never learns to answer.`,
   end: 'The end of a turn is left out. The model writes that token itself, and without a pull it never learns to stop.',
 };
 
@@ -40,14 +45,20 @@ function judgeMask(results: readonly unknown[]): string | undefined {
     const given = results[i];
     if (!Array.isArray(given) || given.length !== tokens.length)
       return `mask(tokens) returned ${Array.isArray(given) ? `${given.length} values` : String(given)}. Return a list with 0 or 1 for each of the ${tokens.length} tokens.`;
-    const on = (token: AuthoredToken, t: number) => Number(given[t]) === 1 && token.by !== 'model';
+    const part = given.findIndex((value) => ![0, 1, true, false, null, undefined].includes(value as 0));
+    if (part >= 0) return MASK_WRONG.part(given[part], tokens[part].text);
+    const on = (token: AuthoredToken, t: number) => Boolean(given[t]) && token.by !== 'model';
     const tool = tokens.findIndex((token, t) => token.by === 'tool' && on(token, t));
     if (tool >= 0) return MASK_WRONG.tool(toolText(tokens, tool));
     const other = tokens.find(on);
     if (other) return MASK_WRONG.other(other.text);
-    const off = tokens.filter(({ by }, t) => by === 'model' && Number(given[t]) !== 1);
+    const own = tokens.flatMap(({ by }, t) => (by === 'model' ? [t] : []));
+    const off = own.filter((t) => !given[t]);
     if (off.length === 0) continue;
-    return off.every(({ text }) => text === END) ? MASK_WRONG.end : MASK_WRONG.call;
+    if (off.length === own.length) return MASK_WRONG.none;
+    if (off.every((t) => tokens[t].text === END)) return MASK_WRONG.end;
+    const lastTurn = tokens.findLastIndex(({ by }) => by !== 'model');
+    return off[0] < lastTurn ? MASK_WRONG.call : MASK_WRONG.answer(tokens[off[0]].text);
   }
   return undefined;
 }
@@ -94,7 +105,7 @@ export const HOSTILE: readonly { text: string; answer: string; says: string }[] 
   { text: '#### 9', answer: '9', says: 'A right answer earns nothing.' },
   { text: '#### 99', answer: '9', says: 'Pays for 99 where 9 is right, because 99 contains a 9.' },
   {
-    text: 'It is one of 9, 8, 7, 6, 5.',
+    text: '9, 8, 7, 6 or 5',
     answer: '9',
     says: 'Pays for a list of numbers with the right one among them.',
   },
@@ -105,7 +116,7 @@ export const HOSTILE: readonly { text: string; answer: string; says: string }[] 
   { text: '#### -9', answer: '9', says: 'Pays for -9 where 9 is right.' },
   { text: '####9', answer: '9', says: 'Pays for an answer line without its space.' },
   { text: '#### 9 apples', answer: '9', says: 'Does not pay for "#### 9 apples", which has its number on the line.' },
-  { text: '#### nine', answer: '9', says: 'Pays for a line without a number.' },
+  { text: '#### 9.5', answer: '9', says: 'Pays for 9.5 where 9 is right. Compare the whole number.' },
   { text: '', answer: '9', says: 'Pays for nothing at all.' },
 ];
 
@@ -137,7 +148,14 @@ export function reward({ text, answer }) {
   hint: 'Three steps: find all "#### N", take the last one, and compare the whole number without commas.',
   why: 'It pays exactly where the task pays.',
   calls: HOSTILE.map(({ text, answer }) => [{ text, answer }]),
-  judge: (results) => HOSTILE.find((one, i) => Number(results[i]) !== taskPays(one))?.says,
+  judge: (results) => {
+    const i = HOSTILE.findIndex((one, k) => Number(results[k] ?? NaN) !== taskPays(one));
+    if (i < 0) return undefined;
+    const given = results[i];
+    return [0, 1, true, false].includes(given as 0)
+      ? HOSTILE[i].says
+      : `For ${JSON.stringify(HOSTILE[i].text)} reward returned ${JSON.stringify(given)}. The task pays 1 or 0.`;
+  },
   wrong: [
     { given: reward('  return text.includes(answer) ? 1 : 0;'), says: HOSTILE[1].says },
     {

@@ -47,6 +47,7 @@ const LOG_PROBS = { drawn: drawn.slice(0, TRIES), now: now.slice(0, TRIES) };
 const flat = (weights: readonly ArrayLike<number>[]): number[] => weights.flatMap((own) => Array.from(own));
 const TRUE = flat(truncatedWeights(LOG_PROBS, CAP));
 const UNCUT = flat(truncatedWeights(LOG_PROBS));
+const INVERSE = UNCUT.map((weight) => 1 / weight);
 const BY_TRY = flat(truncatedWeights(LOG_PROBS, CAP, 'sequence'));
 
 const percent = (share: number): string => `${Math.round(100 * share)}%`;
@@ -57,7 +58,7 @@ const WRONG = {
 };
 
 const near = (a: readonly number[], b: readonly number[]): boolean =>
-  a.length === b.length && a.every((value, i) => Math.abs(value - b[i]) < 1e-9);
+  a.length === b.length && a.every((value, i) => Math.abs(value - b[i]) < 1e-9 * Math.max(1, Math.abs(b[i])));
 
 function judge(results: readonly unknown[]): string | undefined {
   const bad = results.findIndex((one, i) => !Array.isArray(one) || one.length !== drawn[i].length);
@@ -67,9 +68,10 @@ function judge(results: readonly unknown[]): string | undefined {
   if (near(given, TRUE)) return undefined;
   if (near(given, UNCUT)) return WRONG.uncut;
   if (near(given, BY_TRY)) return WRONG.sequence;
+  if ([INVERSE, INVERSE.map((value) => Math.min(value, CAP))].some((wrong) => near(given, wrong))) return WRONG.inverse;
   const k = given.findIndex((value, i) => !(Math.abs(value - TRUE[i]) < 1e-9));
-  if (given[k] < 1 !== UNCUT[k] < 1) return WRONG.inverse;
-  return `Token ${k + 1} of all has log-probs ${now.flat()[k]} now and ${drawn.flat()[k]} when drawn. Its weight is ${TRUE[k].toFixed(3)}, and yours is ${String(given[k])}.`;
+  const digits = Math.abs(given[k] - TRUE[k]) < 0.01 ? 10 : 4;
+  return `Token ${k + 1} of all has log-probs ${now.flat()[k]} now and ${drawn.flat()[k]} when drawn. Its weight is ${TRUE[k].toPrecision(digits)}, and yours is ${Number(given[k].toPrecision(digits))}.`;
 }
 
 const code = (body: string) => `export function weights(now, drawn, cap) {\n${body}\n}\n`;

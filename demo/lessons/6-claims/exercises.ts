@@ -3,7 +3,7 @@
 import { passAtK } from '../../../src/grpo/metrics.ts';
 import { mulberry32 } from '../../../src/model/random.ts';
 import type { ChoiceExercise, CodeExercise, Exercise } from '../kit/checks.ts';
-import { evaluation, rateOf } from './evidence.ts';
+import { evaluation, naiveInterval, rateOf } from './evidence.ts';
 import { three, TRAINED, TWO_SEEDS } from './stills.ts';
 
 const code = (name: string, args: string, body: string) => `export function ${name}(${args}) {
@@ -25,11 +25,30 @@ const uniform = mulberry32(6);
 const DRAWN = upTo(1, EVALUATIONS).map(() => evaluation(TRAINED.outcomes, ...SIZE, uniform));
 const ALL_RIGHT = upTo(1, 64).map(() => [1]);
 
+const meanOf = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
+/** Width of the interval of each evaluation that counts every try as a problem. */
+const NAIVE = () =>
+  DRAWN.map((one) => {
+    const { low, high } = naiveInterval(one);
+    return high - low;
+  });
+/** Width up to 1 of the interval of each evaluation that has the spread of the problems' rates. */
+const SPREADS = () =>
+  DRAWN.map((one) => {
+    const [rates, p] = [one.map(meanOf), rateOf(one)];
+    const half = 1.96 * Math.sqrt(meanOf(rates.map((rate) => (rate - p) ** 2)));
+    return Math.min(p + half, 1) - (p - half);
+  });
+
 const INTERVAL_WRONG = {
   narrow: (held: number) =>
     `Tries at one problem agree, so your interval is too narrow: it held the true rate in ${held} of ${EVALUATIONS} evaluations. Count problems.`,
   wide: (held: number) =>
     `It held the true rate in ${held} of ${EVALUATIONS} evaluations, which is too often. That is how problems differ, not how sure their mean is.`,
+  rarely: (held: number) =>
+    `It held the true rate in ${held} of ${EVALUATIONS} evaluations, which is too rarely. It is too narrow, or in the wrong place.`,
+  often: (held: number) =>
+    `It held the true rate in ${held} of ${EVALUATIONS} evaluations, which is too often. It is wider than the promise needs.`,
   sure: '64 of 64 right gives 1 to 1, as if a mistake were impossible. Wilson says from 0.943.',
 };
 
@@ -40,9 +59,15 @@ function judgeInterval(results: readonly unknown[]): string | undefined {
     return `interval returned ${JSON.stringify(results[bad])}. Return a list with the lower and the upper end.`;
   const truth = rateOf(TRAINED.outcomes);
   const held = ends.slice(1).filter(([low, high]) => low <= truth && truth <= high).length;
-  if (held > 0.97 * EVALUATIONS) return INTERVAL_WRONG.wide(held);
+  /** Returns true if the mean width is about that of an interval of known width. The known mistakes have it. */
+  const isAsWide = (known: readonly number[]) => {
+    const width = meanOf(ends.slice(1).map(([low, high]) => Math.min(high, 1) - low));
+    return Math.abs(width / meanOf(known) - 1) < 0.05;
+  };
+  if (held > 0.97 * EVALUATIONS) return isAsWide(SPREADS()) ? INTERVAL_WRONG.wide(held) : INTERVAL_WRONG.often(held);
   if (ends[0][0] > 0.99) return INTERVAL_WRONG.sure;
-  return held < 0.93 * EVALUATIONS ? INTERVAL_WRONG.narrow(held) : undefined;
+  if (held >= 0.93 * EVALUATIONS) return undefined;
+  return isAsWide(NAIVE()) ? INTERVAL_WRONG.narrow(held) : INTERVAL_WRONG.rarely(held);
 }
 
 const RATES = `  const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;

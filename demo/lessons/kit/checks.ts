@@ -153,7 +153,12 @@ export async function checkCode(exercise: CodeExercise, code: string, timeMs = e
   } catch (error) {
     if (!(error instanceof RuleError)) throw error;
     const { line, column, message } = error;
-    return { ok: false, says: line === undefined ? message : `Line ${line}: ${message}`, line, column };
+    return {
+      ok: false,
+      says: line === undefined ? message.replace(/^it /, 'It ') : `Line ${line}: ${message}`,
+      line,
+      column,
+    };
   } finally {
     rule?.close();
   }

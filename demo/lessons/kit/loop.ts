@@ -89,16 +89,28 @@ export async function runInWorker({
   }
 }
 
+/** Milliseconds without a step after which a loop is ended. The slowest step that was measured took some seconds. */
+const SILENT_MS = 120_000;
+
 function answer(worker: Worker, request: LoopRequest, onStep: (step: LoopStep) => void): Promise<LoopFacts> {
-  return new Promise((resolve, reject) => {
+  let waiting: ReturnType<typeof setTimeout>;
+  const answered = new Promise<LoopFacts>((resolve, reject) => {
+    const wait = () => {
+      clearTimeout(waiting);
+      const silent = `No step ended for ${SILENT_MS / 1000} s, so the loop was stopped. Look for a loop that does not end.`;
+      waiting = setTimeout(() => reject(new LoopError(silent)), SILENT_MS);
+    };
+    wait();
     worker.addEventListener('error', ({ message }) =>
       reject(new Error(`The loop's worker ended${message ? `: ${message}` : ''}. Reload the page and run it again.`)),
     );
     worker.addEventListener('message', ({ data }: MessageEvent<LoopReply>) => {
+      wait();
       if ('step' in data) onStep(data.step);
       else if ('facts' in data) resolve(data.facts);
       else reject(new LoopError(data.failed.message, data.failed.line));
     });
     worker.postMessage(request);
   });
+  return answered.finally(() => clearTimeout(waiting));
 }

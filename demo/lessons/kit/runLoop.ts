@@ -81,6 +81,10 @@ export interface LoopFacts {
   rows: number;
   /** The advantages of each group are summed in each gradient. The largest absolute sum. */
   largestSum: number;
+  /** Smallest advantage. */
+  lowest: number;
+  /** Pairs of tries of a group whose better one, by the shown rewards, had the smaller advantage. */
+  upsideDown: number;
   /** Largest absolute change of a weight. */
   moved: number;
 }
@@ -175,7 +179,10 @@ function withAddresses(text: string, entries: LoopLibrary, addressOf: (text: str
 /** Counts and times what a loop does with its learner. */
 class Watch {
   readonly Learner: typeof learners.Learner;
-  readonly facts: LoopFacts = { gradients: 0, updates: 0, rows: 0, largestSum: 0, moved: 0 };
+  readonly facts: LoopFacts = {
+    ...{ gradients: 0, updates: 0, rows: 0, largestSum: 0, lowest: 0, upsideDown: 0, moved: 0 },
+  };
+  #rows: readonly learners.TrainRow[] = [];
   #seconds: Seconds = { draw: 0, gradient: 0, optimizer: 0, other: 0 };
   #since = performance.now();
   #logProbs: LogProbs = { drawn: [], now: [] };
@@ -183,7 +190,8 @@ class Watch {
   constructor(Learner: typeof learners.Learner, mostUpdates = Infinity) {
     const { facts } = this;
     const timed = <T>(part: keyof Seconds, work: Promise<T>) => this.#timed(part, work);
-    const keep = (logProbs: LogProbs) => (this.#logProbs = logProbs);
+    const keep = (rows: readonly learners.TrainRow[], logProbs: LogProbs) =>
+      ([this.#rows, this.#logProbs] = [rows, logProbs]);
     this.Learner = class extends Learner {
       override sample(...given: Parameters<learners.Learner['sample']>) {
         return timed('draw', super.sample(...given));
@@ -193,8 +201,9 @@ class Watch {
         facts.gradients++;
         facts.rows += given[0].length;
         facts.largestSum = Math.max(facts.largestSum, ...groupSums(given[0]).map(Math.abs));
+        facts.lowest = Math.min(facts.lowest, ...given[0].map(advantageOf));
         const done = await timed('gradient', super.forwardBackward(...given));
-        keep(trainedLogProbs(given[0], done.logProbs));
+        keep(given[0], trainedLogProbs(given[0], done.logProbs));
         return done;
       }
 
@@ -214,6 +223,11 @@ class Watch {
   }
 
   stepOf({ step, problems, tries, rewards, metrics, gradNorm }: ShownStep): LoopStep {
+    if (typeof gradNorm !== 'number')
+      throw new LoopError(
+        `show got ${describe(gradNorm)} as gradNorm. Write: const { gradNorm } = await learner.optimStep({ lr });`,
+      );
+    this.facts.upsideDown += upsideDown(this.#rows, rewards);
     const seconds = this.#seconds;
     const now = performance.now();
     seconds.other = (now - this.#since) / 1000 - seconds.draw - seconds.gradient - seconds.optimizer;
@@ -245,13 +259,24 @@ function trainedLogProbs(rows: readonly learners.TrainRow[], now: readonly Array
   return { drawn: trained.map(({ drawn }) => drawn), now: trained.map((row) => row.now) };
 }
 
-/** Returns the sum of the advantages of each group. The advantage of a row is that of its last token. */
+/** Returns the advantage of a row, which is that of its last token. */
+const advantageOf = ({ advantages = 1 }: learners.TrainRow): number =>
+  typeof advantages === 'number' ? advantages : (advantages[advantages.length - 1] ?? 0);
+
+/** Counts the pairs of a group in which the row with the higher reward has the smaller advantage. */
+function upsideDown(rows: readonly learners.TrainRow[], rewards: readonly number[]): number {
+  if (rows.length !== rewards.length) return 0; // not the batch that was shown
+  let count = 0;
+  for (const [i, a] of rows.entries())
+    for (const [j, b] of rows.entries())
+      if (a.group === b.group && rewards[i] > rewards[j] && advantageOf(a) < advantageOf(b)) count++;
+  return count;
+}
+
+/** Returns the sum of the advantages of each group. */
 function groupSums(rows: readonly learners.TrainRow[]): number[] {
   const sums = new Map<number | undefined, number>();
-  for (const { group, advantages = 1 } of rows) {
-    const one = typeof advantages === 'number' ? advantages : (advantages[advantages.length - 1] ?? 0);
-    sums.set(group, (sums.get(group) ?? 0) + one);
-  }
+  for (const row of rows) sums.set(row.group, (sums.get(row.group) ?? 0) + advantageOf(row));
   return [...sums.values()];
 }
 

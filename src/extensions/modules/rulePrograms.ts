@@ -72,10 +72,12 @@ export default {
 
 const functions = `
 import * as given from './functions.js';
+const isList = (value) => Array.isArray(value) || ArrayBuffer.isView(value);
+const plain = (value) => (isList(value) ? Array.from(value, (one) => one ?? null) : (value ?? null));
 export default {
   run({ name, calls }) {
     const called = given[name];
-    if (typeof called === 'function') return calls.map((args) => called(...args));
+    if (typeof called === 'function') return calls.map((args) => plain(called(...args)));
     throw new TypeError('there is no "export function ' + name + '"');
   },
 };
