@@ -17,7 +17,7 @@ export async function servedRun({ tokens, ...options }: Partial<ListenOptions> &
     await run.trainer.close();
     await server.close();
   });
-  return { ...run, groups, url: server.url };
+  return { ...run, groups, handler, url: server.url };
 }
 
 /** Returns replies for smolagents, whose agent ends with a call of the tool `final_answer`. */

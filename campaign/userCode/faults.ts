@@ -192,6 +192,7 @@ const filled =
 const LOSSES: [string, unknown, RegExp, Outcome?][] = [
   ['returns nothing', () => undefined, /^The loss returned no array as dLogProbs/],
   ['returns a promise', () => Promise.resolve({}), /^The loss returned no array as dLogProbs/],
+  ['never resolves', never, /^The loss did not resolve in 0\.05 s \(reward\.timeoutS\)/],
   [
     'returns one value',
     () => ({ dLogProbs: new Float32Array(1) }),

@@ -140,7 +140,12 @@ export function comparedRows(all: readonly AlgorithmRuns[], target: number): Com
   return all.map(({ algorithm, config, settings, runs, updates, problems = 0 }, i) => {
     const twin = all.slice(0, i).find((other) => areEqual(other.runs, runs));
     const isOfRatio = updates === 1 && twin && afterLoss(twin.settings) === afterLoss(settings);
-    const reason = isOfRatio ? ': with one update per step the ratio is 1, set actor.ppoMiniBatchSize lower' : '';
+    const isIdle = runs.every(({ history }) => history.every((line) => (line['actor/grad_norm'] ?? 0) === 0));
+    const reason = isIdle
+      ? ': no step had a gradient'
+      : isOfRatio
+        ? ': with one update per step the ratio is 1, set actor.ppoMiniBatchSize lower'
+        : '';
     const histories = runs.map(({ history }) => history).filter((history) => history.length > 0);
     const steps = histories.map(stepsOf);
     const after = spread(finals[i]);

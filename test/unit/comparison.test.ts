@@ -141,5 +141,14 @@ test('runs that are equal bit for bit are named, with the reason', () => {
   expect(notes(grpo, of('cispo', 1, history(3, 1)), of('dapo', 1, history(3, 1), history(4, 1).slice(0, 1)))[2]).toBe(
     '',
   );
+  expect(notes(of('grpo', 1, history(0, 1)), of('gspo', 1, history(0, 2)))[1]).toBe(
+    'bit-identical to grpo: no step had a gradient',
+  );
+  expect(notes(of('dapo', 1, history(5, 1)), of('grpo', 1, history(3, 1)), of('gspo', 2, history(3, 2)))).toEqual([
+    '',
+    '',
+    'bit-identical to grpo',
+  ]);
+  expect(notes(of('grpo', 2, history(NaN, 1)), of('gspo', 2, history(NaN, 2)))[1]).toBe('bit-identical to grpo');
   expect(notes(of('grpo', 1, history(3, 1).slice(0, 1)), of('gspo', 1, history(3, 1).slice(0, 1)))[1]).toBe('');
 });

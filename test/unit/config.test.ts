@@ -390,7 +390,7 @@ test('length of a run and its problems: rules that span keys', () => {
   expect(sentence(() => parse(MINIMAL, 'data.trainMaxSamples=0'))).toContain('allowed: integer >= 1, or -1');
   expect(sentence(() => parse(MINIMAL, 'task.valPath={}'))).toContain('allowed: text, list of texts, or texts by name');
   expect(sentence(() => parse(MINIMAL, 'actor.optim.lrSchedulerType=linear', 'actor.optim.lrWarmupStepsRatio=1'))).toBe(
-    't.yaml: actor.optim.lrWarmupStepsRatio is 1, but a linear schedule needs it below 1.',
+    't.yaml: actor.optim.lrWarmupStepsRatio is 1, but a linear schedule needs it below 1. Lower it, or set actor.optim.lrSchedulerType: constant.',
   );
   const { trainer } = parse(MINIMAL, 'trainer.stopWhen={metric: actor/entropy, atMost: 0.1}');
   expect(trainer.stopWhen).toEqual({ metric: 'actor/entropy', atMost: 0.1 });
@@ -401,6 +401,9 @@ test('actor.ppoMiniBatchSize is 8, or the divisor of data.trainBatchSize nearest
     parse(MINIMAL, `data.trainBatchSize=${size}`, ...more).actor.ppoMiniBatchSize;
   const sizes = [1, 2, 4, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 17, 20, 64, 100];
   expect(sizes.map((size) => updates(size))).toEqual([1, 2, 4, 6, 7, 8, 9, 10, 11, 6, 7, 5, 8, 17, 10, 8, 10]);
+  for (const size of [3, 5, 13, 23, 97, 1001, 8191]) expect([size, size % updates(size)]).toEqual([size, 0]);
+  expect(parse(MINIMAL, 'algorithm.name=dapo', 'data.trainBatchSize=12').actor.ppoMiniBatchSize).toBe(6);
+  expect(updates(12, 'rollout.n=3', 'actor.ppoMicroBatchSizePerGpu=9')).toBe(6);
   expect(updates(12, 'actor.ppoMiniBatchSize=3')).toBe(3);
   expect(() => updates(4, 'actor.ppoMiniBatchSize=8')).toThrow(
     'does not divide data.trainBatchSize 4. The nearest that does is 4.',

@@ -1,15 +1,18 @@
 /** Tests the task without code: allowed lines, how each reward compares, and errors of a file that does not fit. */
 
+import { spawnSync } from 'node:child_process';
 import fc from 'fast-check';
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { rewardOf as pythonRewardOf } from '../../src/cli/export/reward.ts';
 import { disk } from '../../src/cli/files.ts';
 import { processIo, withIo } from '../../src/cli/process/io.ts';
 import { openTask } from '../../src/cli/run/openTask.ts';
 import { noteTask } from '../../src/cli/run/resume.ts';
 import { InputError } from '../../src/errors.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { generateSamples } from '../../src/grpo/generate/samples.ts';
 import { timedReward } from '../../src/grpo/generate/score.ts';
 import type { JsonlFile } from '../../src/extensions/tasks/jsonl/file.ts';
@@ -47,10 +50,87 @@ test.each([
   expect(lastNumber(`It is ${written}.`)).toBe(number);
 });
 
-test('digits that do not form groups of three are separate numbers', () => {
-  expect([String.raw`10\,00`, String.raw`f(1,\!2)`, '10{,}0000'].map(lastNumber)).toEqual(
-    ['00', '2', '0000'].map((n) => lastNumber(n)),
-  );
+/** Texts and their last number; null if it has no certain value. */
+const NUMBERS: [string, string | null][] = [
+  ...[
+    '10 000',
+    "10'000",
+    '10\u2019000',
+    '10_000',
+    '10\u00a0000',
+    '1e4',
+    '1E+4',
+    '1 \\times 10^4',
+    '10^{4}',
+    '\uff11\uff10\uff0c\uff10\uff10\uff10',
+  ].map((text): [string, string] => [text, '10000']),
+  ['10,000.50', '10000.5'],
+  ['1.234,5', '1234.5'],
+  ['12 034,5', '12034.5'],
+  ["1'234,5", '1234.5'],
+  ['1.234.567', '1234567'],
+  ['1.234', '1.234'],
+  ['12,34,567', '1234567'],
+  ['$12', '12'],
+  ['\u20b912', '12'],
+  ['12%', '12'],
+  ['1/2', '1/2'],
+  ['3 1/2', '7/2'],
+  ['\u00bd', '1/2'],
+  ['-3\u00bd', '-7/2'],
+  ['.5', '0.5'],
+  ['wait...5', '5'],
+  ['-3', '-3'],
+  ['\u22123', '-3'],
+  ['\u20133', '-3'],
+  ['\uff0d\uff13', '-3'],
+  ['$-3', '-3'],
+  ['2 \u00b7 10\u00b3, so 2 * 10^-3', '0.002'],
+  ['12 apples', '12'],
+  ['12.', '12'],
+  ['**12**', '12'],
+  ['90^\\circ', '90'],
+  ['5 cm^2', '5'],
+  ['5\\text{ m}^{3}', '5'],
+  ['v1.2.3 of 7', '7'],
+  ['[1, 2, 3]', '3'],
+  ["['12','13']", '13'],
+  ['5 100 20', '20'],
+  ...[
+    '12 345',
+    '3,5',
+    '1,2,3',
+    '1,23',
+    '0,123',
+    '1,2345',
+    '1234,567',
+    '12,345,67',
+    '3{,}5',
+    '1.2.3',
+    '2024.01.15',
+    '10{,}0000',
+  ].map((text): [string, null] => [text, null]),
+  ...['2^10', '2**10', 'x^2', '2^n', '10\u00b2', '1\u0662', '0x1F', '3x5', "5'11", '1e99999999999999999999'].map(
+    (text): [string, null] => [text, null],
+  ),
+];
+test('a number is read where its value is certain, and not at all otherwise; in Python likewise', () => {
+  const said = NUMBERS.map(([text]) => `There are 77. It is ${text}`);
+  expect(NUMBERS.map(([text]) => [text, lastNumber(text)])).toEqual(NUMBERS);
+  expect(said.map((text, i) => [NUMBERS[i][0], lastNumber(text)])).toEqual(NUMBERS);
+  const code =
+    'import sys, json; exec(json.load(sys.stdin)); print(json.dumps([last_number(t) for t in json.loads(sys.argv[1])]))';
+  const config = resolveTrainConfig({
+    name: 't',
+    model: { path: 'm' },
+    task: { name: 'jsonl', path: 'x.jsonl', options: { reward: 'number' } },
+  });
+  const texts = JSON.stringify([...NUMBERS.map(([text]) => text), ...GROUPED, ...said]);
+  const input = JSON.stringify(pythonRewardOf(config));
+  const { stdout, error } = spawnSync('python3', ['-c', code, texts], { encoding: 'utf8', input });
+  if (error) return; // no python3
+  const read = JSON.parse(stdout) as unknown[];
+  expect(read).toEqual((JSON.parse(texts) as string[]).map(lastNumber));
 });
 
 const lines = (...rows: unknown[]) =>
@@ -330,7 +410,10 @@ describe('rewards', () => {
     [{ reward: 'regex', pattern: '(a+)+$' }, 'task.options.pattern "(a+)+$" repeats what can be read in several ways'],
     [{ reward: 'regex', pattern: '(.*)(.*)(.*)!' }, 'task.options.pattern "(.*)(.*)(.*)!" repeats more than 2 parts'],
     [{ reward: 'regex', pattern: '(a)\\1' }, 'task.options.pattern "(a)\\\\1" refers back to what it matched'],
-    [{ reward: 'number' }, 'a.jsonl, line 1: the answer "answer" is "two", without a number for the reward "number".'],
+    [
+      { reward: 'number' },
+      'a.jsonl, line 1: the answer "answer" is "two", without a certain number for the reward "number". Write it like 1234.5 or 1,234.5.',
+    ],
   ])('%j is refused', (options, why) => {
     const message = sentence(() => problemsOf(lines({ prompt: 'q', answer: 'two' }), options));
     expect(message.slice(0, why.length)).toBe(why);

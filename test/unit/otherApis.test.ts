@@ -1,7 +1,8 @@
 /** Tests OpenAI's /v1/responses and Anthropic's /v1/messages: both are translated to the trajectory of /v1/chat/completions. */
 
 import { describe, expect, test } from 'vitest';
-import { KeptResponses } from '../../src/extensions/client/index.ts';
+import { InputError } from '../../src/errors.ts';
+import { anthropicError, ApiError, KeptResponses } from '../../src/extensions/client/index.ts';
 import { tokenizer } from '../scriptedTurns.ts';
 import { callsCalculator, servedRun } from '../servedRun.ts';
 
@@ -355,13 +356,6 @@ describe('/v1/responses', () => {
     expect(() => small.conversation('resp_a-1')).toThrow('There is no reply');
   });
 
-  test('hints of this API are taken and counted by the names of chat completions', async () => {
-    const { post, groups } = await apis();
-    const hints = { temperature: 0.2, reasoning: { effort: 'low' }, text: { verbosity: 'low' }, truncation: 'auto' };
-    expect((await post('/responses', { ...ASKED, ...hints, model: 'gpt-5' })).status).toBe(200);
-    expect(groups.hints).toMatchObject({ temperature: 1, reasoning_effort: 1, verbosity: 1, model: 1 });
-  });
-
   test('a value of include that is not served is a hint', async () => {
     const { post, groups } = await apis();
     const include = ['message.output_text.logprobs', 'reasoning.encrypted_content'];
@@ -410,6 +404,75 @@ describe('/v1/responses', () => {
     expect([status, json['error']]).toEqual([400, expect.objectContaining({ param })]);
     expect((json['error'] as { message: string }).message).toContain(words);
     expect(groups.size).toBe(0);
+  });
+});
+
+describe('fields without effect are counted by their path', () => {
+  const said = (more: object) => [{ type: 'text', text: QUESTION, ...more }];
+  const ofResponses = (content: object) => ({ input: [{ role: 'user', content: [content] }] });
+  test.each<[string, string, object]>([
+    ['/responses', 'reasoning.effort', { reasoning: { effort: 'low' } }],
+    ['/responses', 'reasoning.summary', { reasoning: { effort: null, summary: 'auto' } }],
+    ['/responses', 'text.verbosity', { text: { verbosity: 'low', format: { type: 'text' } } }],
+    [
+      '/responses',
+      'text.format.pattern',
+      { text: { format: { type: 'json_schema', name: 'a', schema: { type: 'string', pattern: 'a' } } } },
+    ],
+    ['/responses', 'truncation', { truncation: 'auto' }],
+    ['/responses', 'max_tool_calls', { max_tool_calls: 2 }],
+    ['/responses', 'stream_options.include_obfuscation', { stream_options: { include_obfuscation: false } }],
+    ['/responses', 'tools[].strict', { tools: [1, 2].map((n) => ({ type: 'function', name: `f${n}`, strict: true })) }],
+    [
+      '/responses',
+      'tools[].defer_loading',
+      { tools: [{ type: 'function', name: 'f', strict: false, defer_loading: true }] },
+    ],
+    [
+      '/responses',
+      'input[].content[].prompt_cache_breakpoint',
+      ofResponses({ type: 'input_text', text: 'Hi', prompt_cache_breakpoint: {} }),
+    ],
+    ['/responses', 'model', { model: 'gpt-5' }],
+    ['/messages', 'thinking', { thinking: { type: 'enabled', budget_tokens: 1024 } }],
+    ['/messages', 'output_config.effort', { output_config: { effort: 'low' } }],
+    ['/messages', 'output_config.task_budget', { output_config: { task_budget: { total: 1 } } }],
+    [
+      '/messages',
+      'tool_choice.disable_parallel_tool_use',
+      { tools: [{ name: 'f', input_schema: {} }], tool_choice: { type: 'auto', disable_parallel_tool_use: true } },
+    ],
+    [
+      '/messages',
+      'tools[].cache_control',
+      { tools: [{ name: 'f', input_schema: {}, cache_control: { type: 'ephemeral' } }] },
+    ],
+    ['/messages', 'tools[].strict', { tools: [{ name: 'f', input_schema: {}, strict: true }] }],
+    ['/messages', 'system[].cache_control', { system: said({ cache_control: {}, citations: null }) }],
+    [
+      '/messages',
+      'messages[].content[].cache_control',
+      { messages: [{ role: 'user', content: said({ cache_control: {} }) }] },
+    ],
+    [
+      '/messages',
+      'messages[].content[].citations',
+      { messages: [{ role: 'user', content: said({ citations: [{}] }) }] },
+    ],
+    ['/messages', 'cache_control', { cache_control: {} }],
+    ['/messages', 'top_secret', { top_secret: 0 }],
+  ])('%s: %s', async (path, name, more) => {
+    const { post, groups } = await apis();
+    const asked =
+      path === '/responses' ? { input: QUESTION } : { max_tokens: 9, messages: [{ role: 'user', content: QUESTION }] };
+    const plain =
+      path === '/responses'
+        ? { reasoning: {}, truncation: 'disabled', metadata: { a: 'b' } }
+        : { thinking: { type: 'disabled' } };
+    expect((await post(path, { ...asked, ...plain })).status).toBe(200);
+    expect(groups.hints).toEqual({});
+    expect((await post(path, { ...asked, ...more })).status).toBe(200);
+    expect(groups.hints).toEqual({ [name]: 1 });
   });
 });
 
@@ -486,3 +549,202 @@ test('GET /v1/models has the fields that either API expects', async () => {
   expect(list).toMatchObject({ object: 'list', data: [model], has_more: false, first_id: 'talking' });
   expect(await (await fetch(`${url}/v1/t/g/a/v1/models/talking`)).json()).toMatchObject(model);
 });
+
+/** JSON texts that are tried as the value of each field. */
+const VALUES = [
+  ...['null', 'true', 'false', '0', '-1', '1', '1.5', '1e308', '-1e308', '1e400', '9007199254740993', '5e-324'],
+  ...[
+    '""',
+    '"x"',
+    '"NaN"',
+    '"-Infinity"',
+    '"1e400"',
+    '"null"',
+    '"\\u0000\\n"',
+    '"\\ud800"',
+    '"<|im_end|>"',
+    `"${'x'.repeat(5000)}"`,
+  ],
+  ...['[]', '[null]', '[[]]', '[{}]', '["x", 1]', `[${'{"type": "text", "text": "x"},'.repeat(300)}0]`],
+  ...[
+    '{}',
+    '{"type": "x"}',
+    '{"toString": null}',
+    '{"__proto__": {"type": "text"}}',
+    `${'{"a":'.repeat(50)}1${'}'.repeat(50)}`,
+  ],
+];
+
+const FUNCTION = { type: 'function', function: { name: 'f', parameters: PARAMETERS } };
+const CALL = { id: 'c', type: 'function', function: { name: 'f', arguments: '{}' } };
+/** A request of each API that has every kind of message, the type of its parameters in the API's package, and a few fields for everyday. */
+const SWEPT = [
+  {
+    path: '/chat/completions',
+    file: 'openai/resources/chat/completions/completions.d.ts',
+    type: 'ChatCompletionCreateParamsBase',
+    valid: {
+      messages: [
+        { role: 'user', content: [{ type: 'text', text: 'Hi' }] },
+        { role: 'assistant', content: null, tool_calls: [CALL] },
+        { role: 'tool', tool_call_id: 'c', content: '4' },
+      ],
+      tools: [FUNCTION],
+      tool_choice: 'auto',
+      response_format: { type: 'json_schema', json_schema: { name: 'r', schema: { type: 'object' } } },
+    },
+    few: [
+      'n',
+      'messages',
+      'messages[].content',
+      'tools[].function.parameters',
+      'response_format.json_schema.schema',
+      'logit_bias',
+    ],
+  },
+  {
+    path: '/responses',
+    file: 'openai/resources/responses/responses.d.ts',
+    type: 'ResponseCreateParamsBase',
+    valid: {
+      input: [
+        { role: 'user', content: [{ type: 'input_text', text: 'Hi' }] },
+        { type: 'function_call', call_id: 'c', name: 'f', arguments: '{}' },
+        { type: 'function_call_output', call_id: 'c', output: '4' },
+      ],
+      tools: [{ type: 'function', name: 'f', parameters: PARAMETERS }],
+      text: { format: { type: 'text' } },
+      reasoning: { effort: 'low' },
+    },
+    few: ['input', 'input[].output', 'text', 'previous_response_id', 'include', 'top_logprobs'],
+  },
+  {
+    path: '/messages',
+    file: '@anthropic-ai/sdk/resources/messages/messages.d.ts',
+    type: 'MessageCreateParamsBase',
+    valid: {
+      max_tokens: 9,
+      messages: [
+        { role: 'user', content: [{ type: 'text', text: 'Hi' }] },
+        { role: 'assistant', content: [{ type: 'tool_use', id: 'c', name: 'f', input: {} }] },
+        { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'c', content: '4' }] },
+      ],
+      system: [{ type: 'text', text: 'Be brief.' }],
+      tools: [{ name: 'f', input_schema: PARAMETERS }],
+      tool_choice: { type: 'auto' },
+    },
+    few: ['system', 'messages[].content[].content', 'tool_choice', 'thinking', 'metadata', 'stop_sequences'],
+  },
+];
+
+/** Returns the paths of all fields of a type in a package's declarations, to a depth of four. */
+async function fieldsOf(file: string, type: string): Promise<string[]> {
+  const { default: ts } = await import('typescript');
+  const program = ts.createProgram([`node_modules/${file}`], { skipLibCheck: true, strict: true, types: [] });
+  const checker = program.getTypeChecker();
+  const paths = new Set<string>();
+  const visit = (given: import('typescript').Type, path: string, depth: number): void => {
+    if (given.isUnionOrIntersection()) return given.types.forEach((one) => visit(one, path, depth));
+    if (checker.isArrayType(given)) return visit(checker.getTypeArguments(given as never)[0], `${path}[]`, depth);
+    if (!(given.flags & ts.TypeFlags.Object) || depth === 0) return;
+    for (const property of checker.getPropertiesOfType(given)) {
+      const at = path === '' ? property.name : `${path}.${property.name}`;
+      paths.add(at);
+      visit(checker.getTypeOfSymbol(property), at, depth - 1);
+    }
+  };
+  const source = program.getSourceFile(`node_modules/${file}`)!;
+  ts.forEachChild(source, (node) => {
+    if (ts.isInterfaceDeclaration(node) && node.name.text === type) visit(checker.getTypeAtLocation(node), '', 4);
+  });
+  return [...paths];
+}
+
+/** Returns a copy of a request with the value at the path. @param item index in the last list on the path */
+function withValue(valid: object, path: string, value: unknown, item: number): object {
+  const keys = path.replaceAll('[]', '.[]').split('.');
+  const body = structuredClone(valid) as Record<string, unknown>;
+  let at: Record<string, unknown> = body;
+  for (const [i, key] of keys.slice(0, -1).entries()) {
+    const name = key === '[]' ? Math.min(item, (at as unknown as unknown[]).length) : key;
+    if (typeof at[name] !== 'object' || at[name] === null) at[name] = keys[i + 1] === '[]' ? [] : {};
+    at = at[name] as Record<string, unknown>;
+  }
+  at[keys.at(-1)!] = value;
+  return body;
+}
+
+const isFull = process.env['FULL_TESTS'] === '1';
+const WAYS = SWEPT.flatMap((swept) => [
+  { ...swept, way: 'a few fields over HTTP' },
+  ...(isFull ? [{ ...swept, way: 'all fields' }] : []),
+]);
+test.each(WAYS)(
+  'any value of $way of $path is served, or refused in the form of its API',
+  { timeout: 3_600_000 },
+  async (swept) => {
+    const { path, file, type, valid, few, way } = swept;
+    const isAll = way === 'all fields';
+    const run = await servedRun({ tokens: 2000 });
+    const overHttp = async (body: string) => {
+      const headers = { 'content-type': 'application/json' };
+      const answer = await fetch(`${run.url}/v1${path}`, { method: 'POST', headers, body });
+      return { status: answer.status, said: await answer.text() };
+    };
+    /** Sends the request without HTTP, as the server does it. */
+    const directly = async (body: string) => {
+      const { signal } = new AbortController();
+      try {
+        const json = () => Promise.resolve(JSON.parse(body) as unknown);
+        const answer = await run.handler(`v1${path}`.split('/'))!['POST']({ json, signal });
+        if ('body' in answer) return { status: 200, said: JSON.stringify(answer.body) };
+        const events: string[] = [];
+        for await (const event of 'named' in answer ? answer.named : answer.events)
+          events.push(`data: ${JSON.stringify(event)}`);
+        return { status: 200, said: events.join('\n') };
+      } catch (error) {
+        const refused =
+          error instanceof ApiError
+            ? error
+            : new ApiError(String(error), { status: error instanceof InputError ? 400 : 500 });
+        return {
+          status: refused.status,
+          said: JSON.stringify(path === '/messages' ? anthropicError(refused) : refused.body),
+        };
+      }
+    };
+    const send = isAll ? directly : overHttp;
+    const counts: Record<number, number> = {};
+    const fields = isAll ? await fieldsOf(file, type) : few;
+    const texts = fields.flatMap((field, f) =>
+      VALUES.flatMap((value, i) => {
+        if (!isAll && (f + i) % 5 !== 0) return [];
+        const body = JSON.stringify(withValue(valid, field, '@value', (f + i) % 3)).replaceAll('"@value"', () => value);
+        return [body, body.replace('{', '{"stream": true, ')];
+      }),
+    );
+    const check = async (body: string) => {
+      const { status, said } = await send(body);
+      counts[status] = (counts[status] ?? 0) + 1;
+      if (status === 200)
+        return expect([body, said]).toEqual([body, expect.not.stringMatching(/server_error|api_error|"error":\{/)]);
+      const { error } = JSON.parse(said) as { error: { type: string; message: string } };
+      expect([body, status, error.type]).toEqual([body, status === 413 ? 413 : 400, 'invalid_request_error']);
+      expect(Object.keys(error).toSorted()).toEqual(
+        path === '/messages' ? ['message', 'type'] : ['code', 'message', 'param', 'type'],
+      );
+      expect([body, error.message]).toEqual([body, expect.stringMatching(/^[^\n]{10,600}$/)]);
+      expect(error.message).not.toMatch(/\bat .*:\d+|node_modules|\.ts\b|is not a function|Cannot read/);
+    };
+    for (let i = 0; i < texts.length; i += 64) {
+      await Promise.all(texts.slice(i, i + 64).map(check));
+      run.groups.reset(undefined, true);
+      run.rollout.requests.length = 0;
+    }
+    const status = run.handler(['v1', 'status'])!['GET']({} as never) as { body: object };
+    expect(status.body).toMatchObject({ calls: 0, open_trajectories: 0 });
+    expect([run.rollout.held.size, run.rollout.underWay]).toEqual([0, 0]);
+    if (isAll)
+      console.log(`${path}: ${fields.length} fields, ${texts.length} requests, by status ${JSON.stringify(counts)}`);
+  },
+);

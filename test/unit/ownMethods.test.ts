@@ -222,5 +222,23 @@ test('a function that is registered trains by its name as the same function give
   expect(await history({ actor: { ...ACTOR, policyLoss: { lossMode: 'by_function' } } })).toEqual(given);
   await expect(checkPolicyLoss(POLICY_LOSSES.by_function)).rejects.toThrow('gradient');
   registerPolicyLoss('by_function', { row });
+  // Losses that are, or return, a promise.
+  const never = () => new Promise<never>(() => undefined);
+  const byAsync = async () => Promise.reject(new Error('late'));
+  expect(() => registerPolicyLoss('by_async', byAsync as never)).toThrow(
+    /^Policy loss "by_async" is an async function\. A/,
+  );
+  for (const [i, loss] of [never, () => byAsync(), () => ({ then: () => undefined })].entries()) {
+    registerPolicyLoss(`by_promise${i}`, loss as never);
+    const told = `Policy loss "by_promise${i}" returned a promise. A loss returns its gradients directly`;
+    await expect(checkPolicyLoss(POLICY_LOSSES[`by_promise${i}`])).rejects.toThrow(told);
+    await expect(history({ algorithm: { name: `by_promise${i}` } })).rejects.toThrow(told);
+    await expect(checkPolicyLoss(loss as never)).rejects.toThrow('"custom" returned a promise');
+  }
+  await expect(checkPolicyLoss(byAsync as never)).rejects.toThrow('"custom" is an async function');
+  const limited = { reward: { timeoutS: 0.05 } };
+  await expect(history(limited, never as never)).rejects.toThrow(
+    'The loss did not resolve in 0.05 s (reward.timeoutS).',
+  );
   expect((await history({ algorithm: { name: 'by_function' } }))[0].slice(0, 2)).toEqual([0, undefined]);
 });

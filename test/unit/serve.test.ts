@@ -6,7 +6,7 @@ import { connect } from 'node:net';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { type Listening, listen, type ListenOptions } from '../../src/cli/serve/listen.ts';
 import { routes } from '../../src/cli/serve/routes.ts';
-import { HINTS, REFUSED } from '../../src/extensions/client/api/request.ts';
+import { HINTS, REFUSED } from '../../src/extensions/client/api/fields.ts';
 import type { ClientLimits } from '../../src/extensions/client/index.ts';
 import { talkingRun } from '../clientEngine.ts';
 
@@ -358,7 +358,26 @@ describe('fields that change nothing', () => {
     [
       'stream_options.include_obfuscation',
       { stream: true, stream_options: { include_obfuscation: false } },
-      '"stream_options.include_obfuscation" is not served',
+      '"stream_options.include_obfuscation" is not served; known: include_usage.',
+    ],
+    ['extra_body', { extra_body: { top_k: 3 } }, '"extra_body" is not served'],
+    [
+      'tools[].function.strict',
+      { tools: ['f', 'g'].map((name) => ({ type: 'function', function: { name, strict: true } })) },
+      '"tools[].function.strict" is not served; known: name, description, parameters.',
+    ],
+    ...['cache_control', 'x y'].map((name): [string, object, string] => {
+      const content = [{ type: 'text', text: 'Hi', [name]: {} }];
+      return [
+        `messages[].content[].${name}`,
+        { messages: [{ role: 'user', content }] },
+        `${name}" is not served; known: type`,
+      ];
+    }),
+    [
+      'messages[].reasoning_content',
+      { messages: [{ ...QUESTION, reasoning_content: 'Hm' }] },
+      'is not served; known: role',
     ],
     [
       'response_format.pattern',
@@ -380,8 +399,13 @@ describe('fields that change nothing', () => {
   test('values that are the default, and null, are not even counted', async () => {
     const { ask, notes } = await served({}, undefined, { strict: true });
     const more = { store: false, service_tier: 'auto', temperature: 1, model: 'talking', reasoning_effort: null };
-    expect(await raw200(ask, body({ ...more, parallel_tool_calls: false, n: 1, tool_choice: 'auto' }))).toBe(200);
-    expect([(await ask('/v1/status')).json!.hints, notes]).toEqual([{}, []]);
+    const tools = [{ type: 'function', function: { ...TOOL.function, strict: false } }];
+    const messages = [{ ...QUESTION, name: 'me', refusal: null, annotations: [] }];
+    const labels = { metadata: { session: 'a' }, messages };
+    expect(await raw200(ask, { ...more, ...labels, parallel_tool_calls: false, n: 1, tool_choice: 'auto' })).toBe(200);
+    expect(await raw200(ask, { ...more, ...labels, tools, max_tool_calls: null, truncation: 'disabled' })).toBe(200);
+    const taken = notes.filter((line) => line.startsWith('taken'));
+    expect([(await ask('/v1/status')).json!.hints, taken]).toEqual([{}, []]);
   });
 
   test('docs/inside/rollout-server.md has every field', async () => {

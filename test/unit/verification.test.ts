@@ -208,6 +208,10 @@ describe('verifier', () => {
     ['below', [1]],
     ['above', [3]],
     ['mixed', [2, 1]],
+    ['the first', [0]],
+    ['far above', [2 ** 31]],
+    ['none', [NaN]],
+    ['rising', [2, 2, 2, 3]],
   ])(
     'tokens of a version other than the prompt of 2 (%s) are a forgery, before any of its code runs',
     async (_, versions) => {

@@ -62,7 +62,7 @@ export function routes(run: ServedRun): Routes {
       const { body, episode, ...api } = translate(await request.json());
       const known = groups.episodes.find(({ id, state }) => id === episode && state === 'open');
       try {
-        const answer = await complete(body, request, name, known);
+        const answer = await complete(body, request, name, known, api);
         return 'completion' in answer ? { body: api.whole(answer.completion) } : { named: api.events(answer.chunks) };
       } catch (error) {
         throw inNamesOf(api, error);
@@ -73,10 +73,17 @@ export function routes(run: ServedRun): Routes {
   /**
    * Handles a chat completion request.
    * @param known episode that contains the earlier reply to which the request refers, if any
+   * @param api the API from which the request was translated, if any
    */
-  async function complete(body: unknown, request: HttpRequest, place: EpisodeName, known?: ClientTrajectory) {
+  async function complete(
+    body: unknown,
+    request: HttpRequest,
+    place: EpisodeName,
+    known?: ClientTrajectory,
+    api?: Pick<Translated, 'names' | 'unread'>,
+  ) {
     const { signal, client: owner } = request;
-    const call = readRequest(body, groups.served);
+    const call = readRequest(body, groups.served, api);
     const replies = call.n ?? 1;
     if (calls > 0 && calls + replies > maxCalls)
       throw new ApiError(`${maxCalls} calls are in flight, which is the limit. Try again later.`, {

@@ -3,11 +3,13 @@ import type { ServedModel } from './api/request.ts';
 /** Maximum number of field names that are counted separately, because clients can send any names. Further names count as "other". */
 const MAX_NAMES = 64;
 
+const FIRST = 'only the first call of a reply is returned';
 const WORDS: Readonly<Record<string, (served: ServedModel) => string>> = {
   model: ({ name }) => `model: this run serves ${name} under every name`,
   temperature: ({ temperature }) =>
     `temperature: replies are sampled at the run's ${temperature} (rollout.temperature)`,
-  parallel_tool_calls: () => 'parallel_tool_calls: only the first call of a reply is returned',
+  parallel_tool_calls: () => `parallel_tool_calls: ${FIRST}`,
+  'tool_choice.disable_parallel_tool_use': () => `tool_choice.disable_parallel_tool_use: ${FIRST}`,
 };
 
 /** Counts request fields that are accepted but have no effect. Prints a note at the first occurrence of each. */

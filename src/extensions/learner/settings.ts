@@ -8,7 +8,7 @@ import { resolveTrainTree } from '../../grpo/config/resolve.ts';
 import type { Recipe, TrainConfig } from '../../grpo/config/types.ts';
 import type { AggregateOptions } from '../../grpo/losses/aggregate.ts';
 import type { CustomLoss } from '../../grpo/losses/types.ts';
-import { POLICY_LOSSES, type PolicyLoss } from '../../grpo/losses/index.ts';
+import { directLoss, POLICY_LOSSES, type PolicyLoss } from '../../grpo/losses/index.ts';
 import { SUMMED_LOSSES } from './losses.ts';
 import type { LossOptions, OptimStepOptions, SampleOptions } from './types.ts';
 
@@ -66,7 +66,7 @@ export function lossSettings(
   const isPolicy = loss !== 'cross_entropy' && typeof loss !== 'function';
   return {
     config: settled,
-    loss: typeof userLoss === 'function' ? finiteLoss(userLoss) : userLoss,
+    loss: typeof userLoss === 'function' ? finiteLoss(directLoss(userLoss, 'custom')) : userLoss,
     reads: { advantages: isPolicy, logProbs: isPolicy, refLogProbs: settled.actor.klLossCoef > 0 },
     normalization: {
       maxResponseLength: maxResponseLength ?? config.data.maxResponseLength,

@@ -18,6 +18,9 @@ export function resolveSftTree(tree: unknown, source: string): SftConfig {
   const isShare = valueAt(tree, 'optim.lrWarmupStepsRatio') !== undefined;
   const written = isShare && isTree(tree) ? over({ optim: { lrWarmupSteps: 0 } }, tree) : tree;
   const config = validate(SFT_SCHEMA, written, source);
+  const { optim, trainer } = config;
+  if (valueAt(written, 'optim.lrWarmupSteps') === undefined && trainer.totalTrainingSteps <= optim.lrWarmupSteps)
+    optim.lrWarmupSteps = Math.floor(trainer.totalTrainingSteps / 10);
   check(SFT_RULES, config, source);
   return config;
 }

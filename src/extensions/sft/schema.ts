@@ -115,7 +115,7 @@ export const SFT_SCHEMA = part({
       lrWarmupSteps: countOrOff(
         20,
         'updates',
-        'Updates of the linear rise from 0 to lr. Default: 0 if only lrWarmupStepsRatio is set.',
+        'Updates of the linear rise from 0 to lr. Default: 0 if only lrWarmupStepsRatio is set, a tenth in runs of 20 steps or fewer.',
       ),
       lrWarmupStepsRatio: number(
         0,

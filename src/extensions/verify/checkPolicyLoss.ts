@@ -3,7 +3,7 @@
 import { InputError } from '../../errors.ts';
 import type { Gpu } from '../../gpu/device.ts';
 import { preparePolicyLoss } from '../../gpu/ops/policy_loss.ts';
-import { computePolicyLoss, type PolicyLoss, selectTokens } from '../../grpo/losses/index.ts';
+import { computePolicyLoss, directLoss, type PolicyLoss, selectTokens } from '../../grpo/losses/index.ts';
 import { type CustomLoss, type CustomLossRows, lossSpec, NO_LOSS } from '../../grpo/losses/types.ts';
 import type { PolicyLossSpec } from '../../model/engine.ts';
 import { lossError } from './kernels.ts';
@@ -53,7 +53,7 @@ export async function checkPolicyLoss(
   const row = typeof loss === 'function' ? NO_LOSS : loss;
   const spec = lossSpec(row, row.name ?? 'custom', clip, numbers);
   const rows = gridRows();
-  const ofBatch = typeof loss === 'function' ? loss : (loss.ofBatch as CustomLoss | undefined);
+  const ofBatch = typeof loss === 'function' ? directLoss(loss, 'custom') : loss.ofBatch;
   const evaluate = ofBatch ? (at: CustomLossRows) => ofFunction(ofBatch, at) : ofRow(spec, row, rows);
   const result = { tokens: rows.logProbs.length, slopeError: slopeError(spec.lossMode, evaluate, rows, options) };
   if (!gpu || row.wgsl === undefined) return result;

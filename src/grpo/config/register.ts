@@ -5,7 +5,7 @@
 
 import { ADVANTAGE_ESTIMATORS, addAdvantage, type CustomAdvantage } from '../advantages/index.ts';
 import { addPolicyLoss } from '../losses/index.ts';
-import type { AsyncCustomLoss, PolicyLoss } from '../losses/types.ts';
+import type { CustomLoss, PolicyLoss } from '../losses/types.ts';
 import { InputError } from '../../errors.ts';
 import { shareEntries } from '../../shared.ts';
 import { RECIPES } from './recipes.ts';
@@ -21,10 +21,11 @@ const share = shareEntries<Recipe>('recipe', (name, recipe) => {
 /**
  * Registers a loss for `actor.policyLoss.lossMode: <name>`, and for `algorithm.name: <name>`, so that `compare` can
  * name it. Its numeric parameters (`numbers`) become keys of `actor.policyLoss`. A later registration of the same name
- * replaces it. Throws InputError for the name of a built-in loss, and if `loss` is neither a row nor a function.
+ * replaces it. Throws InputError for the name of a built-in loss, and if `loss` is neither a row nor a function, or
+ * an async one.
  * @param loss a row (the loss of one token), or a function of a mini-batch, which runs on the controller's thread
  */
-export function registerPolicyLoss(name: string, loss: PolicyLoss | AsyncCustomLoss): void {
+export function registerPolicyLoss(name: string, loss: PolicyLoss | CustomLoss): void {
   addPolicyLoss(name, loss);
   if (!Object.hasOwn(recipes, name)) registerRecipe(name, { actor: { policyLoss: { lossMode: name } } });
 }

@@ -360,7 +360,8 @@ export function optimRules<C>(part: string, of: (config: C) => Optim, updatesOf:
       ![0, Infinity].includes(updatesOf(c)) &&
       updatesOf(c) <= warmupSteps(of(c), updatesOf(c)),
     say: (c) =>
-      `${part}.${key} is ${of(c)[key]}, but a ${of(c).lrSchedulerType} schedule needs it below ${allowed(updatesOf(c))}.`,
+      `${part}.${key} is ${of(c)[key]}, but a ${of(c).lrSchedulerType} schedule needs it below ${allowed(updatesOf(c))}. ` +
+      `Lower it, or set ${part}.lrSchedulerType: constant.`,
   });
   return [
     unread('momentum'),

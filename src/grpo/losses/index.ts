@@ -7,7 +7,7 @@
  * The weights come from the whole mini-batch, so micro-batches add up to the same total and the same gradient.
  */
 
-import { InputError } from '../../errors.ts';
+import { InputError, UserCodeError } from '../../errors.ts';
 import type { PolicyLossSpec } from '../../model/engine.ts';
 import { shareEntries } from '../../shared.ts';
 import { klPenalty } from './kl.ts';
@@ -21,7 +21,8 @@ import { gspo, luspo } from './gspo.ts';
 import { reinforce } from './reinforce.ts';
 import { sapo } from './sapo.ts';
 import {
-  type AsyncCustomLoss,
+  type CustomLoss,
+  type CustomLossResult,
   LOSS_METRICS,
   type LossMetric,
   type LossRows,
@@ -76,7 +77,7 @@ const share = shareEntries<PolicyLoss>('policy loss', (name, loss) => {
 export const isOwnLoss = (lossMode: string): boolean => own.has(lossMode);
 
 /** Registers a custom loss; see `registerPolicyLoss`. Throws InputError. */
-export function addPolicyLoss(name: string, loss: PolicyLoss | AsyncCustomLoss): void {
+export function addPolicyLoss(name: string, loss: PolicyLoss | CustomLoss): void {
   if (!/^[A-Za-z]\w*$/.test(name))
     throw new InputError(
       `A policy loss cannot be called "${name}". Use letters, digits and _, starting with a letter.`,
@@ -87,7 +88,25 @@ export function addPolicyLoss(name: string, loss: PolicyLoss | AsyncCustomLoss):
     throw new InputError(
       `Policy loss "${name}" is neither a row nor a function. Register defineLoss({ row, wgsl }), or (rows) => ({ dLogProbs, loss }).`,
     );
-  share(name, typeof loss === 'function' ? { ...NO_LOSS, name, ofBatch: loss } : { ...loss, name });
+  share(name, typeof loss === 'function' ? { ...NO_LOSS, name, ofBatch: directLoss(loss, name) } : { ...loss, name });
+}
+
+const NOT_ASYNC = 'A loss returns its gradients directly: remove "async" and "await"';
+
+/**
+ * Returns the loss, whose result must not be a promise. Throws InputError for an async function; the loss throws
+ * UserCodeError if it returns a promise.
+ */
+export function directLoss(loss: CustomLoss, name: string): CustomLoss {
+  const what = `Policy loss "${name}"`;
+  if (Object.prototype.toString.call(loss) === '[object AsyncFunction]')
+    throw new InputError(`${what} is an async function. ${NOT_ASYNC}.`);
+  return (rows) => {
+    const result: unknown = loss(rows);
+    if (typeof (result as PromiseLike<unknown> | undefined)?.then !== 'function') return result as CustomLossResult;
+    void Promise.resolve(result).catch(() => undefined); // would be reported as unhandled otherwise
+    throw new UserCodeError('loss returned', `${what} returned a promise. ${NOT_ASYNC}.`);
+  };
 }
 
 export interface PolicyLossResult {

@@ -106,7 +106,7 @@ export interface PolicyLoss<D extends LossDefaults = LossDefaults> {
   /** Selects tokens by a statistic of the full mini-batch; 1 = selected. All arrays are [E]. */
   select?(numbers: LossNumbers<D>, rows: LossRows): Uint8Array;
   /** Function that computes the loss instead of `row` and `wgsl`; set by `registerPolicyLoss`. */
-  ofBatch?: AsyncCustomLoss;
+  ofBatch?: CustomLoss;
 }
 
 /**

@@ -99,7 +99,7 @@ export class PolicyGradient {
   /** True if samples whose tokens all have advantage 0 are skipped, because they cannot change the policy. */
   readonly skips: boolean;
 
-  /** @param config its parts `actor` and `algorithm` and its key `rollout.temperature` are read */
+  /** @param config its parts `actor`, `algorithm` and its keys `rollout.temperature` and `reward.timeoutS` are read */
   constructor(config: TrainConfig, model: GradientModel, userLoss?: AsyncCustomLoss | PolicyLoss) {
     this.#config = config;
     this.#model = model;
@@ -246,7 +246,7 @@ export class PolicyGradient {
   ): Promise<CustomLossResult> {
     const { seqStart } = batch;
     const forward = await forwardEntries(this.#model, batch, this.#temperature);
-    return hostGradients(spec, host, { ...inputs, ...forward, seqStart });
+    return hostGradients(spec, host, { ...inputs, ...forward, seqStart }, this.#config.reward.timeoutS);
   }
 
   async #forwardBackward(

@@ -189,8 +189,9 @@ export function withoutAddedTokens(
   const names = new Set(control.map(({ content }) => content));
   if (Array.isArray(vocab)) {
     // In a Unigram vocabulary the index of a piece is its id, so the list must keep its length. The piece of a control token is renamed to
-    // a text that cannot occur.
-    for (const piece of vocab as [string, number][]) if (names.has(piece[0])) piece[0] = crypto.randomUUID();
+    // a text that cannot occur. `crypto.randomUUID` is missing on pages that were loaded over plain http.
+    for (const piece of vocab as [string, number][])
+      if (names.has(piece[0])) piece[0] = crypto.getRandomValues(new Uint32Array(4)).join('-');
   } else if (vocab) {
     for (const name of names) delete (vocab as Record<string, unknown>)[name];
   }

@@ -4,6 +4,7 @@ import * as v from 'valibot';
 import { parseJson } from '../../../rollout/tools/call.ts';
 import { isObject } from '../../../tasks/toolSchema.ts';
 import { type ApiError, refuse } from './apiError.ts';
+import { unread } from './fields.ts';
 import { readSome, whole } from './read.ts';
 import type {
   ChatCompletion,
@@ -166,7 +167,7 @@ const REQUEST = {
   stop_sequences: v.nullish(v.array(v.string('a text'), 'a list of texts')),
   metadata: v.nullish(v.looseObject({ user_id: v.nullish(v.string('a text')) }, '{ user_id }')),
   thinking: v.nullish(v.looseObject({ type: v.optional(v.unknown()) }, '{ type }')),
-  output_config: v.nullish(v.looseObject({ format, effort: v.optional(v.unknown()) }, '{ format, effort }')),
+  output_config: v.nullish(v.looseObject({ format }, '{ format, effort }')),
   output_format: format,
   thread: v.nullish(v.unknown()),
   mcp_servers: v.nullish(v.pipe(v.array(v.unknown(), NO_SERVERS), v.maxLength(0, NO_SERVERS))),
@@ -178,7 +179,6 @@ const REQUEST = {
 const NAMES = {
   stop: 'stop_sequences',
   response_format: 'output_config.format',
-  reasoning_effort: 'output_config.effort',
   parallel_tool_calls: 'tool_choice.disable_parallel_tool_use',
   user: 'metadata.user_id',
 };
@@ -202,10 +202,9 @@ export function fromMessages(given: unknown): Translated {
     ...(Object.keys(names).length > 0 && { metadata: names }),
     ...(thinking && thinking.type !== 'disabled' && { thinking }),
     ...(form && { response_format: { type: 'json_schema', json_schema: { name: 'reply', schema: form.schema } } }),
-    ...(typeof output?.effort === 'string' && { reasoning_effort: output.effort }),
     ...(rest['stream'] === true && { stream_options: { include_usage: true } }),
   };
-  return { body, names: NAMES, whole: messageOf, events: eventsOf };
+  return { body, names: NAMES, unread: unread('messages', given as object), whole: messageOf, events: eventsOf };
 }
 
 function choiceOf({ type, name }: v.InferOutput<typeof choice>): unknown {

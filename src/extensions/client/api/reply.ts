@@ -71,7 +71,8 @@ const withoutEnd = (tokenIds: Uint32Array, stopReason: Generation['stopReason'])
   stopReason === 'stop' ? tokenIds.subarray(0, -1) : tokenIds;
 
 /** Returns a random id of 24 hexadecimal digits. */
-export const randomId = (): string => crypto.randomUUID().replaceAll('-', '').slice(0, 24);
+export const randomId = (): string =>
+  Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, '0')).join('');
 
 /** Converts a parsed tool call to the form of OpenAI's API. */
 export const callShape = ({ id, name, arguments: args }: CalledTool): ToolCallShape => {

@@ -1,7 +1,6 @@
 /**
- * Validates the parameters of a `chat.completions.create` request. Three lists decide how a field is treated: `parameters` has the fields
- * that are served, HINTS the fields that are accepted but have no effect on sampling, REFUSED the fields that would have an effect but
- * cannot be served. A field in no list is treated as a hint.
+ * Validates the parameters of a `chat.completions.create` request. `parameters` has the fields that are served; fields.ts decides about all
+ * others.
  */
 
 import * as v from 'valibot';
@@ -9,9 +8,11 @@ import type { Tool } from '../../../tasks/tool.ts';
 import { type ArgumentSchema, isObject } from '../../../tasks/toolSchema.ts';
 import type { SamplingParams } from '../../../rollout/types.ts';
 import { ApiError, refuse } from './apiError.ts';
+import { HINTS, REFUSED, unread } from './fields.ts';
 import { readSchema } from './jsonSchema.ts';
 import { type ChatMessage, messagesSchema, toolsSchema } from './messages.ts';
 import { between, readBody, recordOf, text, whole } from './read.ts';
+import { nameIn, type Translated } from './translated.ts';
 
 /** The run's properties against which requests are validated. */
 export interface ServedModel {
@@ -50,44 +51,9 @@ export interface CallRequest {
   sampling: Partial<SamplingParams>;
   metadata: Readonly<Record<string, string>>;
   user: string | undefined;
-  /** Names of the request's fields that were accepted but have no effect. */
+  /** Paths of the request's fields that were accepted but have no effect, in the names of its API. */
   hints?: readonly string[];
 }
-
-/** Fields that are accepted but have no effect on sampling, each with the values that need not be reported, such as the default. */
-export const HINTS: Readonly<Record<string, readonly unknown[]>> = {
-  store: [false],
-  service_tier: ['auto', 'default'],
-  reasoning_effort: [],
-  verbosity: [],
-  prompt_cache_key: [],
-  prompt_cache_retention: [],
-  safety_identifier: [],
-  prediction: [],
-};
-
-const AS_FORMAT = 'give response_format';
-const AS_TEXT = 'the model reads and writes text alone';
-const NO_TEMPLATE = "the prompt is written by the run's chat template";
-/** Fields that would change the reply but cannot be served, each with what to give instead or the reason. */
-export const REFUSED: Readonly<Record<string, string>> = {
-  functions: 'give tools',
-  function_call: 'give tool_choice',
-  audio: AS_TEXT,
-  web_search_options: 'give a tool that searches',
-  guided_json: AS_FORMAT,
-  guided_regex: AS_FORMAT,
-  guided_choice: AS_FORMAT,
-  guided_grammar: AS_FORMAT,
-  structured_outputs: AS_FORMAT,
-  chat_template: NO_TEMPLATE,
-  chat_template_kwargs: NO_TEMPLATE,
-  add_generation_prompt: NO_TEMPLATE,
-  continue_final_message: NO_TEMPLATE,
-  best_of: 'give n',
-  use_beam_search: 'tokens are sampled',
-  ignore_eos: 'give min_tokens',
-};
 
 const MAX_TOKENS = 2 ** 31 - 1;
 const MAX_STOPS = 16;
@@ -180,18 +146,23 @@ function parameters(vocabSize: number, mostStops: number) {
 /**
  * Validates a request. The result lists the request's fields without effect as hints. Throws ApiError that names the first parameter that
  * is invalid or cannot be served; for a strict model also for the first hint.
+ * @param api the API from which the request was translated, if any
  */
-export function readRequest(body: unknown, model: ServedModel): CallRequest {
+export function readRequest(
+  body: unknown,
+  model: ServedModel,
+  { names, unread: nested }: Partial<Pick<Translated, 'names' | 'unread'>> = {},
+): CallRequest {
   const { vocabSize, eosTokens } = model;
   const entries = {
     messages: messagesSchema,
     tools: v.optional(toolsSchema, []),
     ...parameters(vocabSize, 4 - eosTokens),
   };
-  const hints: string[] = [];
+  const hints = new Set<string>();
   const hint = (name: string, refusal: () => ApiError) => {
     if (model.strict) throw refusal();
-    hints.push(name.slice(0, 64));
+    hints.add(nameIn(names, name.slice(0, 64)));
   };
   const given = readBody(entries, isObject(body) ? served(body, Object.keys(entries), hint) : body);
   const { messages, tools, stream = false, stream_options: options, logprobs = false, top_logprobs: top = 0 } = given;
@@ -208,9 +179,7 @@ export function readRequest(body: unknown, model: ServedModel): CallRequest {
         'parallel_tool_calls is false; allowed: true. The model decides how many calls it makes.',
       ),
     );
-  for (const name of Object.keys(options ?? {}))
-    if (name !== 'include_usage')
-      hint(`stream_options.${name}`, () => unknown(`stream_options.${name}`, ['include_usage']));
+  for (const { path, known } of nested ?? unread('chat', body as object)) hint(path, () => unknown(path, known));
   const jsonSchema = format && jsonSchemaOf(format, hint);
   const required = requiredTools(given.tool_choice, tools);
   const constrained = required ? 'tool_choice' : jsonSchema && 'response_format';
@@ -250,7 +219,7 @@ export function readRequest(body: unknown, model: ServedModel): CallRequest {
     }),
     metadata: given.metadata ?? {},
     user: given.user,
-    ...(hints.length > 0 && { hints }),
+    ...(hints.size > 0 && { hints: [...hints] }),
   };
 }
 
@@ -275,7 +244,10 @@ const ownValue = <T>(table: Readonly<Record<string, T>>, name: string): T | unde
   Object.hasOwn(table, name) ? table[name] : undefined;
 
 const unknown = (name: string, known: readonly string[]): ApiError =>
-  refuse(name.slice(0, 64), `${JSON.stringify(name.slice(0, 64))} is not served; known: ${known.join(', ')}.`);
+  refuse(
+    name.slice(0, 64),
+    `${JSON.stringify(name.slice(0, 64))} is not served; known: ${known.join(', ') || 'none'}.`,
+  );
 
 /** Returns the tools of which the reply must call one; undefined if it need not call any. */
 function requiredTools(choice: v.InferOutput<typeof toolChoice> | undefined, tools: Tool[]): Tool[] | undefined {

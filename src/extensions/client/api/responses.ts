@@ -6,6 +6,7 @@
 import * as v from 'valibot';
 import { isObject } from '../../../tasks/toolSchema.ts';
 import { refuse } from './apiError.ts';
+import { unread } from './fields.ts';
 import { readSome, whole } from './read.ts';
 import type {
   ChatCompletion,
@@ -202,18 +203,15 @@ const entries = (kept: KeptResponses) => ({
   previous_response_id: v.nullish(v.string('the id of a response')),
   tools: v.nullish(v.array(tool, 'a list of tools')),
   tool_choice: v.nullish(choice),
-  text: v.nullish(
-    v.looseObject({ format: v.optional(v.unknown()), verbosity: v.optional(v.unknown()) }, '{ format, verbosity }'),
-  ),
-  reasoning: v.nullish(v.looseObject({ effort: v.optional(v.unknown()) }, '{ effort }')),
+  text: v.nullish(v.looseObject({ format: v.optional(v.unknown()) }, '{ format, verbosity }')),
+  reasoning: v.nullish(v.looseObject({}, '{ effort }')),
   max_output_tokens: v.nullish(whole(1, 2 ** 31 - 1)),
   top_logprobs: v.optional(v.unknown()),
   include: v.nullish(v.array(v.string(INCLUDE), INCLUDE)),
   stream: flag,
   stream_options: v.optional(v.unknown()),
   store: flag,
-  max_tool_calls: v.optional(v.unknown()), // ignored: limits only tools that a server runs
-  truncation: v.nullish(v.picklist(['auto', 'disabled'], '"auto" or "disabled"')), // ignored: a context that is too long is an error
+  truncation: v.nullish(v.picklist(['auto', 'disabled'], '"auto" or "disabled"')),
   background: v.nullish(v.literal(false, 'false: a response is computed while the request waits')),
   conversation: unserved('conversations are not stored: use previous_response_id, or send the messages'),
   prompt: unserved('no prompts are stored'),
@@ -226,23 +224,14 @@ const NAMES = {
   messages: 'input',
   max_completion_tokens: 'max_output_tokens',
   response_format: 'text.format',
-  verbosity: 'text.verbosity',
-  reasoning_effort: 'reasoning.effort',
 };
 
 /** Translates a request. Throws ApiError if the request is not valid for /v1/responses, or needs a feature that is not served. */
 export function fromResponses(given: unknown, kept: KeptResponses): Translated {
   const read = readSome(entries(kept), given);
   const { input, instructions, previous_response_id: previous, tools, store, stream, ...more } = read;
-  const {
-    tool_choice: chosen,
-    text,
-    reasoning: thoughts,
-    max_output_tokens: most,
-    top_logprobs: top,
-    ...others
-  } = more;
-  const { include, stream_options: _, max_tool_calls: __, truncation: ___, background: ____, ...rest } = others;
+  const { tool_choice: chosen, text, reasoning: _, max_output_tokens: most, top_logprobs: top, ...others } = more;
+  const { include, stream_options: __, background: ___, ...rest } = others;
   const before = previous ? kept.conversation(previous) : undefined;
   const own = joined(input);
   const logprobs = Boolean(top) || include?.includes(LOGPROBS);
@@ -253,8 +242,6 @@ export function fromResponses(given: unknown, kept: KeptResponses): Translated {
     ...(tools && { tools }),
     ...(chosen && { tool_choice: chosen }),
     ...(text?.format !== undefined && { response_format: formatOf(text.format) }),
-    ...(text?.verbosity !== undefined && { verbosity: text.verbosity }),
-    ...(thoughts?.effort !== undefined && { reasoning_effort: thoughts.effort }),
     ...(most && { max_completion_tokens: most }),
     ...(logprobs && { logprobs, top_logprobs: top ?? 0 }),
     ...(notIncluded.length > 0 && { include: notIncluded }),
@@ -270,6 +257,7 @@ export function fromResponses(given: unknown, kept: KeptResponses): Translated {
     body,
     episode: episodeIn(previous) ?? episodeOfItems((given as { input?: unknown }).input),
     names: NAMES,
+    unread: unread('responses', given as object),
     whole: (completion) => wholeOf(answer, completion),
     events: (chunks) => eventsOf(answer, chunks),
   };

@@ -4,6 +4,7 @@
 
 import * as v from 'valibot';
 import { ApiError } from './apiError.ts';
+import type { Unread } from './fields.ts';
 import type { ChatCompletion, ChatCompletionChunk, FinishReason, Logprobs, ToolCallShape, Usage } from './shapes.ts';
 
 /** A server-sent event of a streamed answer. Its type is also the event's name. */
@@ -18,8 +19,10 @@ export interface Translated {
   body: Record<string, unknown>;
   /** Id of the episode that contains the earlier reply to which the request refers; undefined if it refers to none. */
   episode?: string | undefined;
-  /** Names of parameters in the other API, by their names in chat completions. Errors are reported with these names. */
+  /** Names of parameters in the other API, by their names in chat completions. Errors and hints are reported with these names. */
   names: Readonly<Record<string, string>>;
+  /** Nested fields of the request in the other API that are not read. */
+  unread: readonly Unread[];
   /** Converts a complete chat completion to an answer of the other API. */
   whole(completion: ChatCompletion): object;
   /** Converts a streamed chat completion to events of the other API. */
@@ -29,12 +32,17 @@ export interface Translated {
 /** Returns an error about a chat completion parameter with the name that this parameter has in the other API. */
 export function inNamesOf({ names }: Pick<Translated, 'names'>, error: unknown): unknown {
   if (!(error instanceof ApiError) || error.param === null) return error;
-  const [first] = error.param.split(/[.[]/);
-  const name = Object.hasOwn(names, first) ? names[first] : first;
-  if (name === first) return error;
   const { message, status, code, param } = error;
-  const renamed = message.startsWith(param) ? name + message.slice(first.length) : message;
-  return new ApiError(renamed, { status, code, param: name + param.slice(first.length) });
+  const renamed = nameIn(names, param);
+  if (renamed === param) return error;
+  const words = message.startsWith(param) ? renamed + message.slice(param.length) : message;
+  return new ApiError(words, { status, code, param: renamed });
+}
+
+/** Returns the path of a chat completion parameter with the name that the parameter has in another API. */
+export function nameIn(names: Readonly<Record<string, string>> = {}, path: string): string {
+  const [first] = path.split(/[.[]/);
+  return Object.hasOwn(names, first) ? names[first] + path.slice(first.length) : path;
 }
 
 /** Schema of a field that must be absent, because it is not served for the given reason. */

@@ -78,7 +78,10 @@ export function comparisonOf(name: JsonlRewardName, options: JsonlRewardOptions)
           const number = lastNumber(response);
           return found(number, number !== null && number === lastNumber(answer));
         },
-        unfit: (answer) => (lastNumber(answer) === null ? 'without a number for the reward "number"' : undefined),
+        unfit: (answer) =>
+          lastNumber(answer) === null
+            ? 'without a certain number for the reward "number". Write it like 1234.5 or 1,234.5'
+            : undefined,
       };
     case 'regex': {
       const pattern = compiled(options);

@@ -47,7 +47,7 @@ export const reward = part({
   timeoutS: positive(
     300,
     's',
-    "Time limit of the task's reward for one sample. trainer.onError decides what happens after it.",
+    "Time limit of the task's reward for one sample, after which trainer.onError decides; and of a loss that returns a promise.",
   ),
   ruleWeight: number(
     1,
