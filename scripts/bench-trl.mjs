@@ -1,9 +1,11 @@
 /**
  * A recipe in TRL and here, one run after the other on this machine: rewards, held-out pass@1, seconds, processor time and memory.
  *   node scripts/bench-trl.mjs [--config configs/gsm8k-tool.yaml]... [--model PATH] [--seeds 1,2,3] [--steps N] [--only trl|webgrpo] [--keep]
- * Prints a Markdown table for each config. --model replaces a model.path that is not a folder here, such as a name on the Hub. --keep stores bench/results/trl/NAME.json after each run, replaces the sides that were
- * measured, and measures set-up (packages are downloaded once). Python: TRL_PYTHON,
- * or an environment that is made once from bench/peers/trl/requirements.txt.
+ *   node scripts/bench-trl.mjs --setup
+ * Prints a Markdown table for each config. --model replaces a model.path that is not a folder here, such as a name on the Hub. --keep stores
+ * bench/results/trl/NAME.json after each run, replaces the sides that were measured, and measures set-up (packages are downloaded once).
+ * --setup measures set-up alone, again, and prints its rows. Python: TRL_PYTHON, or an environment that is made once from
+ * bench/peers/trl/requirements.txt.
  */
 
 import { spawnSync } from 'node:child_process';
@@ -29,12 +31,16 @@ import { exitOnSetupError, messageOf, say, SetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
 /** @typedef {import('./lib/besideTrl.mjs').Results} Results */
-/** @typedef {{ configs: string[], model: string | undefined, seeds: number[], steps: number | undefined, sides: ('trl' | 'webgrpo')[], keep: boolean }} Options */
+/** @typedef {{ configs: string[], model: string | undefined, seeds: number[], steps: number | undefined, sides: ('trl' | 'webgrpo')[], keep: boolean, setup: boolean }} Options */
 
 const PEER = join(ROOT, 'bench', 'peers', 'trl');
 const ENVIRONMENT = join(ROOT, 'node_modules', '.cache', 'webgrpo', 'trl');
-const SETUP_FILE = join(ENVIRONMENT, 'setup.json');
-const OUR_SETUP_FILE = join(ENVIRONMENT, '..', 'install.json');
+const REQUIREMENTS = join(PEER, 'requirements.txt');
+/** Seconds and bytes of each side's installation, which is measured once. */
+const SETUP_FILES = {
+  trl: join(ENVIRONMENT, '..', 'trl-install.json'),
+  webgrpo: join(ENVIRONMENT, '..', 'install.json'),
+};
 /** @type {('trl' | 'webgrpo')[]} */
 const SIDES = ['trl', 'webgrpo'];
 
@@ -49,6 +55,7 @@ function readOptions() {
         steps: { type: 'string' },
         only: { type: 'string' },
         keep: { type: 'boolean', default: false },
+        setup: { type: 'boolean', default: false },
       },
     });
     const seeds = values.seeds.split(',').map(Number);
@@ -74,6 +81,7 @@ function readOptions() {
       steps,
       sides,
       keep: values.keep,
+      setup: values.setup,
     };
   } catch (error) {
     throw new SetupError(messageOf(error));
@@ -102,41 +110,64 @@ function bytesIn(folder) {
   return files.reduce((sum, entry) => sum + statSync(join(entry.parentPath, entry.name)).size, 0);
 }
 
-/** Returns the Python that has TRL. Creates an environment if needed; `setup` is then the time and size of the installation. */
+/** Returns the Python that has TRL. Creates an environment if needed. */
 function findPython() {
   const given = process.env.TRL_PYTHON;
   const python = given ? resolve(given) : join(ENVIRONMENT, 'bin', 'python');
-  if (!given && !existsSync(SETUP_FILE) && !hasTrl(python)) {
+  if (!given && !existsSync(ENVIRONMENT)) {
     say('TRL: making an environment (several gigabytes)');
-    const started = performance.now();
-    run('python3', ['-m', 'venv', ENVIRONMENT]);
-    run(python, ['-m', 'pip', 'install', '--quiet', '--no-cache-dir', '-r', join(PEER, 'requirements.txt')]);
-    const measured = { seconds: (performance.now() - started) / 1000, bytes: bytesIn(ENVIRONMENT) };
-    writeFileSync(SETUP_FILE, JSON.stringify(measured));
+    timed('trl', () => INSTALL.trl(ENVIRONMENT));
   }
   if (!hasTrl(python))
     throw new SetupError(`${python} cannot import trl. Name another by TRL_PYTHON, or remove ${ENVIRONMENT}.`, 1);
-  const isMeasured = !given && existsSync(SETUP_FILE);
-  return { python, setup: isMeasured ? JSON.parse(readFileSync(SETUP_FILE, 'utf8')) : null };
+  return python;
 }
 
 /**
- * Measures set-up: installs the packages that a webgrpo run needs into a new folder, without npm's cache. The result is stored, because the
- * installation downloads everything.
+ * Installs the packages of a side into a folder, without a cache, so that everything is downloaded. Returns the folder of the packages.
+ * @type {Record<'trl' | 'webgrpo', (folder: string) => string>}
  */
-function measureOurSetup() {
-  if (existsSync(OUR_SETUP_FILE)) return JSON.parse(readFileSync(OUR_SETUP_FILE, 'utf8'));
-  const folder = mkdtempSync(join(tmpdir(), 'webgrpo-install-'));
-  try {
+const INSTALL = {
+  trl(folder) {
+    run('python3', ['-m', 'venv', folder]);
+    run(join(folder, 'bin', 'python'), ['-m', 'pip', 'install', '--quiet', '--no-cache-dir', '-r', REQUIREMENTS]);
+    return folder;
+  },
+  webgrpo(folder) {
     for (const path of ['package.json', 'package-lock.json', 'scripts/package.json'])
       cpSync(join(ROOT, path), join(folder, path));
-    const started = performance.now();
     const quiet = ['--ignore-scripts', '--no-audit', '--no-fund', '--cache', join(folder, 'cache')];
     run('npm', ['ci', '--omit=dev', ...quiet], { cwd: folder });
-    const seconds = (performance.now() - started) / 1000;
-    const measured = { seconds, bytes: bytesIn(join(folder, 'node_modules')) };
-    writeFileSync(OUR_SETUP_FILE, JSON.stringify(measured));
-    return measured;
+    return join(folder, 'node_modules');
+  },
+};
+
+/**
+ * Times an installation, and stores its seconds and bytes.
+ * @param {'trl' | 'webgrpo'} side
+ * @param {() => string} install
+ */
+function timed(side, install) {
+  const started = performance.now();
+  const folder = install();
+  const measured = { seconds: (performance.now() - started) / 1000, bytes: bytesIn(folder) };
+  mkdirSync(join(SETUP_FILES[side], '..'), { recursive: true });
+  writeFileSync(SETUP_FILES[side], JSON.stringify(measured));
+  return measured;
+}
+
+/**
+ * Returns the seconds and bytes of a side's set-up, by an installation into a new folder if none was measured yet.
+ * @param {'trl' | 'webgrpo'} side
+ * @param {boolean} again
+ * @returns {{ seconds: number, bytes: number }}
+ */
+function measureSetup(side, again = false) {
+  if (!again && existsSync(SETUP_FILES[side])) return JSON.parse(readFileSync(SETUP_FILES[side], 'utf8'));
+  const folder = mkdtempSync(join(tmpdir(), `${side}-install-`));
+  try {
+    say(`${side}: installing into a new folder, to measure the set-up`);
+    return timed(side, () => INSTALL[side](folder));
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
@@ -161,7 +192,7 @@ async function measure(config, { model: other, seeds, steps: asked, sides, keep 
   const path = existsSync(join(ROOT, model.path)) ? model.path : (other ?? model.path);
   const steps = asked ?? trainer.totalTrainingSteps;
   const updates = (data.trainBatchSize / actor.ppoMiniBatchSize) * (actor.ppoEpochs ?? 1);
-  const { python, setup: made } = findPython();
+  const python = findPython();
   const env = setup({ dev: true, adapter: true });
   const cli = ['--no-warnings', join(await bundle(ROOT), 'bin.js')];
   const names = { trl: `TRL ${versionOf(python)}`, webgrpo: `webgrpo, ${probe(env)?.name}` };
@@ -170,8 +201,7 @@ async function measure(config, { model: other, seeds, steps: asked, sides, keep 
   const results = keep && existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : { name, steps, sides: {} };
   if (results.steps !== steps)
     throw new SetupError(`${file} is of ${results.steps} steps, not of ${steps}. Remove it, or leave --keep out.`);
-  const setups = { trl: made, webgrpo: keep && sides.includes('webgrpo') ? measureOurSetup() : null };
-  for (const side of sides) results.sides[names[side]] = { setup: setups[side], runs: [] };
+  for (const side of sides) results.sides[names[side]] = { setup: keep ? measureSetup(side) : null, runs: [] };
   const folder = mkdtempSync(join(tmpdir(), 'webgrpo-beside-trl-'));
   /** @param {number} seed */
   const settings = (seed) => [
@@ -217,7 +247,13 @@ async function measure(config, { model: other, seeds, steps: asked, sides, keep 
 
 try {
   const options = readOptions();
-  for (const config of options.configs) process.stdout.write(`${besideTrlTable(await measure(config, options))}\n\n`);
+  if (options.setup) {
+    const sides = Object.fromEntries(
+      options.sides.map((side) => [side, { setup: measureSetup(side, true), runs: [] }]),
+    );
+    process.stdout.write(`${besideTrlTable({ name: 'set-up', steps: 0, sides })}\n`);
+  } else
+    for (const config of options.configs) process.stdout.write(`${besideTrlTable(await measure(config, options))}\n\n`);
 } catch (error) {
   exitOnSetupError(error);
 }

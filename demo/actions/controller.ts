@@ -298,12 +298,15 @@ function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
       [download.value, session.value] = [undefined, opened];
       adapter.value = { name: adapterName(info), isSoftware: info.isSoftware };
       const asked = engineSizes(of);
-      const note = dtypeNote(asked, info.features.includes('shader-f16') ? asked : {});
-      if (note) inform(`${note}.`);
-      const { endNote } = opened.engine.tokenizer;
-      if (endNote) inform(`${of.model.path}: ${endNote}.`);
+      const { lowered, tokenizer } = opened.engine;
       const from = run.value!.training.keptStep;
-      if (said !== undefined) inform(`${said} Resumed from ${from < 0 ? 'the start' : `step ${from}`}.`.trim());
+      const notes = [
+        said !== undefined && `${said} Resumed from ${from < 0 ? 'the start' : `step ${from}`}`.trim(),
+        dtypeNote(asked, info.features.includes('shader-f16') ? asked : {}),
+        lowered && `Lowered to fit: ${lowered.note}`,
+        tokenizer.endNote && `${of.model.path}: ${tokenizer.endNote}`,
+      ].filter(Boolean);
+      if (notes.length > 0) inform(`${notes.join('. ')}.`);
       progress({ progress: run.value!.asked });
     },
     onClosed: (closed) => {

@@ -141,12 +141,13 @@ const ROWS = [
 ];
 
 /**
- * Returns the table of docs/lab/performance.md.
+ * Returns the table of docs/lab/performance.md, without rows that no side has measured.
  * @param {Results} results
  */
 export function besideTrlTable({ name, steps, sides }) {
   const line = (/** @type {string[]} */ cells) => `| ${cells.join(' | ')} |`;
   const head = [`${name}, ${steps} steps`, ...Object.keys(sides)];
-  const rows = ROWS.map(([what, cell]) => line([what, ...Object.values(sides).map(cell)]));
-  return [line(head), line(head.map(() => '---')), ...rows].join('\n');
+  const rows = ROWS.map(([what, cell]) => [what, ...Object.values(sides).map(cell)]);
+  const measured = rows.filter(([, ...cells]) => cells.some((cell) => cell !== '-'));
+  return [head, head.map(() => '---'), ...measured].map(line).join('\n');
 }

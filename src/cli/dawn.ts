@@ -3,7 +3,7 @@
 import { accessSync, constants } from 'node:fs';
 import { totalmem } from 'node:os';
 import { delimiter } from 'node:path';
-import { bindingBytes, requestAdapter, summaryOf } from '../gpu/adapter.ts';
+import { requestAdapter, summaryOf } from '../gpu/adapter.ts';
 import { InputError, NoAdapterError } from '../errors.ts';
 import { currentIo } from './process/io.ts';
 import { chosenChromium, hasGpuDevice, hasVulkanDriver, swiftShaderBeside } from './chromium.mjs';
@@ -98,11 +98,6 @@ function isReadable(file: string): boolean {
   } catch {
     return false;
   }
-}
-
-/** Returns the largest buffer binding of this machine's adapter, in bytes, to plan memory before a device exists. Throws NoAdapterError. */
-export async function adapterBindingBytes(): Promise<number> {
-  return bindingBytes((await requestAdapter()).limits);
 }
 
 /**

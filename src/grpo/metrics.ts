@@ -45,7 +45,7 @@ interface StepSamples {
 }
 
 /**
- * Returns critic/*, response_length/*, prompt_length/*, num_turns/*, tool_call_counts/*, reward/* and the group counts
+ * Returns critic/*, response_length/*, prompt_length/*, num_turns/*, tool_call_counts/*, tools/*, reward/* and the group counts
  * of a step.
  */
 export function dataMetrics(step: StepSamples): Metrics {
@@ -104,9 +104,13 @@ function lengthMetrics(name: string, lengths: readonly number[], limit: number):
 }
 
 function toolMetrics(trajectories: readonly Trajectory[]): Metrics {
-  const calls = trajectories.reduce((n, t) => n + t.numToolCalls, 0);
-  if (calls === 0) return {};
-  return { 'tool_call_counts/error_rate': trajectories.reduce((n, t) => n + t.numToolErrors, 0) / calls };
+  const sum = (key: 'numToolCalls' | 'numToolErrors' | 'numToolOutputs' | 'numTruncatedOutputs') =>
+    trajectories.reduce((n, t) => n + (t[key] ?? 0), 0);
+  const [calls, outputs] = [sum('numToolCalls'), sum('numToolOutputs')];
+  return {
+    ...(calls > 0 && { 'tool_call_counts/error_rate': sum('numToolErrors') / calls }),
+    ...(outputs > 0 && { 'tools/cut_share': sum('numTruncatedOutputs') / outputs }),
+  };
 }
 
 /**

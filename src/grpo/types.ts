@@ -34,14 +34,20 @@ export interface TrainerEngine {
    * them.
    */
   judgeModel?: ModelEngine;
-  /** Settings with lower values than in the config, because the engine would not fit otherwise. */
-  lowered?: LoweredSettings;
+  lowered?: Lowered;
   /** Tokenizer of a judge that has its own weights. Default: the policy's tokenizer. */
   judgeTokenizer?: ChatTokenizer;
 }
 
 /** Values of settings that were lowered (`model.lowerToFit`), by the key of the config. */
 export type LoweredSettings = { [K in (typeof LOWERED_KEYS)[number]]?: number };
+
+/** Settings with lower values than in the config, because the engine would not fit otherwise. */
+export interface Lowered {
+  values: LoweredSettings;
+  /** Old and new values, and the reasons. */
+  note: string;
+}
 
 /** Current phase of a step; `tools` and `reward` overlap with `generate`. */
 export type Phase = 'generate' | 'tools' | 'reward' | 'log-probs' | 'update' | 'sync' | 'validate';

@@ -210,4 +210,18 @@ export interface Trajectory extends SampleArrays {
   numToolCalls: number;
   /** Number of tool calls that failed: unreadable, unknown tool, exception, timeout. */
   numToolErrors: number;
+  /** Number of texts that tools and the environment returned, for metrics alone. Undefined if they ran outside of this program. */
+  numToolOutputs?: number;
+  /** Number of these texts that were truncated at `maxToolResponseLength`. */
+  numTruncatedOutputs?: number;
+}
+
+/** Fields of a trajectory that are not values per token. */
+export type TrajectoryCounts = Omit<Trajectory, keyof SampleArrays>;
+
+/** Returns the fields of a trajectory that are not values per token. */
+export function countsOf(trajectory: Trajectory): TrajectoryCounts {
+  const { stopReason, numTurns, numToolCalls, numToolErrors, numToolOutputs, numTruncatedOutputs } = trajectory;
+  const outputs = { ...(numToolOutputs !== undefined && { numToolOutputs, numTruncatedOutputs }) };
+  return { stopReason, numTurns, numToolCalls, numToolErrors, ...(outputs as Partial<TrajectoryCounts>) };
 }

@@ -1,6 +1,6 @@
 /** Interface between the controller and an engine in another thread. Declares all messages between the two threads. */
 
-import type { LoweredSettings } from '../grpo/types.ts';
+import type { Lowered } from '../grpo/types.ts';
 import type { AdapterSummary, GpuCounters } from '../gpu/device.ts';
 import type { ModelConfig } from '../model/config.ts';
 import type { DownloadProgress } from '../model/checkpoint/download.ts';
@@ -30,7 +30,7 @@ export interface EngineDescription {
   /** Counters of buffers, bytes, pipelines and passes since the engine was created. */
   counters: GpuCounters;
   /** Settings that were lowered, so that the engine fits. */
-  lowered?: LoweredSettings;
+  lowered?: Lowered;
 }
 
 /** A checkpoint as the controller needs it, without the weights, which stay in the worker. */

@@ -5,7 +5,7 @@
 
 import type { PackedFormat } from '../gpu/packedFormat.ts';
 import type { TrainConfig } from '../grpo/config/types.ts';
-import type { LoweredSettings } from '../grpo/types.ts';
+import type { Lowered } from '../grpo/types.ts';
 import { pipelineOf } from '../grpo/pipeline/settings.ts';
 import type { ModelConfig } from '../model/config.ts';
 import type { TensorMap } from '../model/engine.ts';
@@ -73,7 +73,7 @@ export interface EngineSpec {
   /** Settings of the config that are lowered if the engine would not fit. */
   lowerToFit?: readonly string[];
   /** Settings that `fitted` has lowered already. */
-  lowered?: LoweredSettings;
+  lowered?: Lowered;
   /** Use for which memory is planned: 'score' = only log-probs, 'generate' = only rollout, 'train' = everything. Default: 'train'. */
   use?: 'train' | 'score' | 'generate';
   /** True if requests use penalties, a minimum length or constrained calls. The memory plan then includes the buffers for these. */

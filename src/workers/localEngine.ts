@@ -17,7 +17,7 @@ import { DeviceReceiver, DeviceSender, type WeightReceiver, type WeightSender } 
 import { WgslRolloutEngine } from '../rollout/server/server.ts';
 import { copiedWeights } from './checkpointEngine.ts';
 import type { DeviceSpec, EngineSpec } from './engineSpec.ts';
-import { checkBindings, checkPlan, fitted, withAdvice } from './memoryPlan.ts';
+import { checkBindings, checkPlan, fitted, type PlanItem, type Sizes, withAdvice } from './memoryPlan.ts';
 import {
   JUDGE_OPTIONS,
   judgeLengths,
@@ -51,32 +51,42 @@ export type LocalEngine = DeviceEngine & TrainerEngine;
  * adapter, and OutOfMemoryError with the sizes.
  * @param tuning store of kernel tables. Without a store, an adapter whose kernels must be timed is timed at each start
  */
-export async function createLocalEngine(spec: EngineSpec, tuning?: FileStore): Promise<LocalEngine> {
+export async function createLocalEngine(
+  spec: EngineSpec,
+  tuning?: FileStore,
+  around?: Pick<Surroundings, 'machineBytes' | 'onPlan'>,
+): Promise<LocalEngine> {
   const { tokenizerJson, chatTemplateKwargs } = spec;
   const tokenizer = modelTokenizer(spec, chatTemplateKwargs);
   const { judgeModel } = spec;
   const judgeTokenizer = judgeModel && modelTokenizer(judgeModel);
   const vocabulary = () => vocabularyOf(tokenizerJson);
-  const device = await createDeviceEngine(spec, { vocabulary, tuning: async () => tuning });
+  const device = await createDeviceEngine(spec, { ...around, vocabulary, tuning: async () => tuning });
   return { ...device, tokenizer, ...(judgeTokenizer && { judgeTokenizer }) };
 }
 
-/** Callbacks of an engine. Each is called when the engine first needs its result. */
+/** Callbacks and limits that the program passes to an engine. Each callback is called when the engine first needs its result. */
 interface Surroundings {
   /** Returns the vocabulary for stop strings and constrained tool calls. Undefined: requests with these are refused. */
   vocabulary?: () => Vocabulary;
   /** Store of kernel tables. */
   tuning?: () => Promise<FileStore | undefined>;
+  /** Memory of the machine, which limits an engine without maxMemoryMib. Default: Infinity (unknown). */
+  machineBytes?: number;
+  /** Called with the sizes that fit this device, and the plan of their memory, before the weights are read. */
+  onPlan?: (sizes: Sizes, items: PlanItem[]) => void;
 }
 
 /** Creates the parts of an engine that are on its device. Throws like `createLocalEngine`. */
 export async function createDeviceEngine(asked: DeviceSpec, around: Surroundings = {}): Promise<DeviceEngine> {
-  const maxBytes = asked.maxMemoryMib ? asked.maxMemoryMib * 2 ** 20 : Infinity;
-  const gpu = await Gpu.create({ maxBytes });
+  const cap = asked.maxMemoryMib ? asked.maxMemoryMib * 2 ** 20 : undefined;
+  const gpu = await Gpu.create({ maxBytes: cap ?? Infinity });
   try {
-    const { sizes } = fitted({ ...(await withOfferedDtype(asked)), maxArenaBytes: gpu.maxArenaBytes }, maxBytes);
-    checkPlan(sizes, maxBytes);
+    const maxBytes = cap ?? around.machineBytes ?? Infinity;
+    const sizes = fitted({ ...(await withOfferedDtype(asked)), maxArenaBytes: gpu.maxArenaBytes }, maxBytes);
+    const items = checkPlan(sizes, maxBytes);
     checkBindings(sizes, gpu.maxArenaBytes);
+    around.onPlan?.(sizes, items);
     const tiles = await applyTuning(gpu, sizes.kernelTuning ?? 'auto', around.tuning);
     const engine = await buildEngine(gpu, sizes, around).catch((error: unknown) => {
       throw error instanceof OutOfMemoryError ? withAdvice(error, sizes) : error;

@@ -250,11 +250,14 @@ export function planLines(items: PlanItem[]): string[] {
   ];
 }
 
-/** Throws OutOfMemoryError if the plan exceeds the limit. The message has what each change of a setting would save, and what fits. */
-export function checkPlan(sizes: Sizes, maxBytes: number): void {
+/**
+ * Returns the plan. Throws OutOfMemoryError if it exceeds the limit. The message has what each change of a setting would save, and what
+ * fits.
+ */
+export function checkPlan(sizes: Sizes, maxBytes: number): PlanItem[] {
   const items = planMemory(sizes);
   const total = totalBytes(items);
-  if (total <= maxBytes) return;
+  if (total <= maxBytes) return items;
   const lines = items.map(({ name, bytes }) => `${name} ${mib(bytes)}`).join(', ');
   const limit = sizes.maxMemoryMib === undefined ? 'the machine has' : 'model.maxMemoryMib allows';
   throw new OutOfMemoryError(
@@ -281,12 +284,13 @@ const LEAST_RESPONSE = 32;
 
 /**
  * Lowers the settings in `lowerToFit` until the plan is within `maxBytes`, every buffer can be bound, and the longest sequence has a
- * position. `lowered` of the result has their values, and `note` says why. If no values fit, the sizes stay, and `checkPlan` or
+ * position. `lowered` of the result has their values and the reasons. If no values fit, the sizes stay, and `checkPlan` or
  * `checkBindings` refuses them.
  */
-export function fitted<T extends Sizes>(sizes: T, maxBytes: number): { sizes: T; note?: string } {
+export function fitted<T extends Sizes>(sizes: T, maxBytes: number): T {
   const { lowerToFit = [], maxArenaBytes = Infinity, rollout, config } = sizes;
   const free = rollout ? LOWERED_KEYS.filter((key) => lowerToFit.includes(key)) : [];
+  if (free.length === 0) return sizes;
   const reasons = new Set<string>();
   const lowered: LoweredSettings = {};
   let [now, above] = [sizes, undefined as string | undefined];
@@ -304,21 +308,19 @@ export function fitted<T extends Sizes>(sizes: T, maxBytes: number): { sizes: T;
     const total = totalBytes(planMemory(now));
     if (!unbound && total <= maxBytes) break;
     const next = nextLower(now, unbound ? free.filter((key) => key === unbound.setting) : free);
-    if (!next) return { sizes };
+    if (!next) return sizes;
     if (unbound) reasons.add(`the device binds at most ${maxArenaBytes} bytes in one buffer`);
     else
       above ??= `the plan of ${mib(total)} is above the ${mib(maxBytes)} of ${sizes.maxMemoryMib === undefined ? 'the machine' : 'model.maxMemoryMib'}`;
     lower(...next);
   }
   if (above) reasons.add(above);
-  if (reasons.size === 0) return { sizes };
+  if (reasons.size === 0) return sizes;
   const values = Object.entries(lowered).map(
     ([key, value]) => `${key}=${value} instead of ${settingOf(sizes, key as LoweredKey)}`,
   );
-  return {
-    sizes: { ...now, lowered: { ...sizes.lowered, ...lowered } },
-    note: `lowered to fit: ${values.join(', ')}, because ${[...reasons].join(' and ')}; a value that you write is kept`,
-  };
+  const note = `${values.join(', ')}, because ${[...reasons].join(' and ')}; a value that you write is kept`;
+  return { ...now, lowered: { values: lowered, note } };
 }
 
 const settingOf = ({ maxTokenLen, rollout }: Sizes, key: LoweredKey): number =>
@@ -354,8 +356,8 @@ function nextLower(sizes: Sizes, free: readonly LoweredKey[]): [LoweredKey, numb
 
 /** Returns a sentence with values that fit; '' if lower values of these settings do not help. */
 function fitAdvice(sizes: Sizes, maxBytes: number): string {
-  const { lowered }: Sizes = fitted({ ...sizes, lowerToFit: LOWERED_KEYS }, maxBytes).sizes;
-  const values = Object.entries<number>(lowered ?? {}).map(([key, value]) => `${key}=${value}`);
+  const { lowered }: Sizes = fitted({ ...sizes, lowerToFit: LOWERED_KEYS }, maxBytes);
+  const values = Object.entries<number>(lowered?.values ?? {}).map(([key, value]) => `${key}=${value}`);
   return values.length > 0 ? ` It fits with ${values.join(' ')}.` : '';
 }
 

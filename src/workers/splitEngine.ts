@@ -1,7 +1,7 @@
 /** Combines two engines into one: training on one device, rollout on another. Both engines are in this thread, or each is in a worker. */
 
 import type { TrainConfig } from '../grpo/config/types.ts';
-import type { TrainerEngine } from '../grpo/types.ts';
+import type { Lowered, TrainerEngine } from '../grpo/types.ts';
 import type { WeightReceiver, WeightSender } from '../model/weights/stream.ts';
 import { streamedWeights, type StreamOptions } from './checkpointEngine.ts';
 import type { EngineSpec } from './engineSpec.ts';
@@ -51,7 +51,8 @@ export function splitEngine<T extends Half>(
   return {
     ...train,
     rollout,
-    ...((train.lowered ?? other.lowered) && { lowered: { ...train.lowered, ...other.lowered } }),
+    ...(train.lowered && { lowered: both(train.lowered, other.lowered) }),
+    ...(!train.lowered && other.lowered && { lowered: other.lowered }),
     checkpointEngine: streamedWeights(sender, receiver, options),
     ...(train.untilLost && {
       untilLost: () => Promise.race([train.untilLost!(), ...(other.untilLost ? [other.untilLost()] : [])]),
@@ -61,3 +62,8 @@ export function splitEngine<T extends Half>(
     },
   };
 }
+
+const both = (one: Lowered, other: Lowered = one): Lowered => ({
+  values: { ...one.values, ...other.values },
+  note: [...new Set([one.note, other.note])].join('; '),
+});

@@ -71,4 +71,11 @@ test('the table has mean and spread over seeds, and "-" for what was not measure
     '| set-up, MB | 5900 | - |',
   ])
     expect(rows).toContain(row);
+  const setups = { TRL: { ...sides.TRL, runs: [] } };
+  expect(besideTrlTable({ name: 'set-up', steps: 0, sides: setups }).split('\n')).toEqual([
+    '| set-up, 0 steps | TRL |',
+    '| --- | --- |',
+    '| set-up, seconds | 128 |',
+    '| set-up, MB | 5900 |',
+  ]);
 });

@@ -157,6 +157,9 @@ test('the progress line', () => {
   expect(timeLeft([before], 9)).toBeNaN();
   expect(passAt1(HISTORY[3])).toBe(0.75);
   expect(stepLine(line(1), 9, 125)).toBe('step 1/9  reward 0.100  kl 0.0010  entropy 1.500  tokens/s 1235  left 2:05');
+  const cut = (share: number) => stepLine({ ...line(1), 'tools/cut_share': share }, 9, NaN);
+  expect(cut(0)).toBe(stepLine(line(1), 9, NaN));
+  expect(cut(0.25)).toContain('entropy 1.500  tools cut 0.25  tokens/s');
   // The printed line of a step contains pass@1 only if it was measured at this step.
   expect(stepLine(before, 9, NaN)).toBe('step 0/9  pass@1 0.250');
   expect(stepLine({ ...line(1), ...before, 'training/global_step': 1 }, 9, NaN)).toContain('pass@1 0.250');

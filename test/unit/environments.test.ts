@@ -268,6 +268,11 @@ describe('hostile environments', () => {
       ...Array<string>(3).fill('Error: down'),
     ]);
     expect(told.trajectory).toMatchObject({ stopReason: 'max_turns', numToolErrors: 5, numToolCalls: 1 });
+    // The observation of the reset is an output, too.
+    expect(told.trajectory).toMatchObject({ numToolOutputs: 6, numTruncatedOutputs: 0 });
+    const short = { maxResponseLength: 4, truncateSide: 'left' } as const;
+    const cut = await play(['a'], { ...counter, ...short, step }, { limits: { maxAssistantTurns: 1 } });
+    expect(cut.trajectory).toMatchObject({ numToolOutputs: 2, numTruncatedOutputs: 2 });
     const stopped = await play(['a'], { ...counter, step }, { limits: { onToolFailure: 'stop' } });
     expect(stopped.trajectory.stopReason).toBe('tool_failure');
     const limits = { maxAssistantTurns: 1 };

@@ -17,7 +17,7 @@ const sample = (more: Partial<Sample> = {}): Sample => ({
     logProbs: Float32Array.of(-0.25, 0, -1),
     logMass: new Float32Array(3),
     weightVersions: Uint32Array.of(3, 0, 5),
-    ...{ ...ENDED, numTurns: 2, numToolCalls: 1 },
+    ...{ ...ENDED, numTurns: 2, numToolCalls: 1, numToolOutputs: 3, numTruncatedOutputs: 2 },
   },
   messages: [{ role: 'assistant', content: 'a' }],
   reward: { score: 0.5, acc: 1, extra: { x: 2 } },

@@ -36,6 +36,8 @@ const trajectory = fc
         numTurns: 1,
         numToolCalls: 2,
         numToolErrors: 1,
+        numToolOutputs: 3,
+        numTruncatedOutputs: 2,
       })),
   );
 const reward = fc.record(

@@ -193,7 +193,8 @@ describe('a server that misbehaves', () => {
   });
 
   test('sends 10 MB: truncated as configured, at both ends, and the rest is not kept in memory', async () => {
-    const { text } = await fault('10 MB', {}, { limits: { toolResponseTruncateSide: 'middle' } });
+    const { text, trajectory } = await fault('10 MB', {}, { limits: { toolResponseTruncateSide: 'middle' } });
+    expect(trajectory).toMatchObject({ numToolOutputs: 1, numTruncatedOutputs: 1 });
     expect(text).toBe(`${'x'.repeat(200)}...(truncated)...${'x'.repeat(200)}`);
     const { text: short } = await fault('10 MB', { maxResponseLength: 10, truncateSide: 'right' });
     expect(short).toBe('xxxxxxxxxx...(truncated)...');

@@ -55,7 +55,7 @@ const trajectory = (responseIds: number[]): Trajectory => ({
   mask: Uint8Array.from(responseIds, () => 1),
   logProbs: Float32Array.from(responseIds, () => -1),
   logMass: new Float32Array(responseIds.length),
-  ...{ stopReason: 'completed', numTurns: 1, numToolCalls: 1, numToolErrors: 0 },
+  ...{ stopReason: 'completed', numTurns: 1, numToolCalls: 1, numToolErrors: 0, numToolOutputs: 1 },
 });
 
 /** Metric names that functions combine from parts at run time. */
@@ -131,8 +131,8 @@ test('every metric that the page, a report or a lesson draws has a text', () => 
   expect(drawn.filter((name) => metricDoc(name) === undefined)).toEqual([]);
 });
 
-/** Metrics that occur only in the table of `webgrpo replay`. */
-const OF_REPLAY = ['actor/eff_sample_size'];
+/** A metric that occurs only in the table of `webgrpo replay`, and a notification of MCP. */
+const OTHERS = ['actor/eff_sample_size', 'tools/list_changed'];
 
 test('each metric that README and the guides name is on the page', () => {
   const pages = ['docs/start', 'docs/guides'].flatMap((folder) =>
@@ -145,7 +145,7 @@ test('each metric that README and the guides name is on the page', () => {
   const unknown = ['README.md', ...pages].flatMap((page) =>
     Array.from(readFileSync(page, 'utf8').matchAll(/`([a-z][\w-]*\/[\w@^/<>*.-]+)`/g), ([, name]) => name)
       .filter((name) => spaces.has(name.split('/')[0]) && !/\.\w+$|<name>\.|^rollouts/.test(name))
-      .filter((name) => !(/[*/._]$/.test(name) ? isPart(name) : isKnown(name) || OF_REPLAY.includes(name)))
+      .filter((name) => !(/[*/._]$/.test(name) ? isPart(name) : isKnown(name) || OTHERS.includes(name)))
       .map((name) => `${page}: ${name}`),
   );
   expect(unknown).toEqual([]);

@@ -29,7 +29,10 @@ const trajectory = (promptLength: number, mask: number[], more: Partial<Trajecto
 
 const trajectories = [
   trajectory(3, [1, 0, 1]),
-  trajectory(5, [1, 1, 1, 1], { numTurns: 4, numToolCalls: 3, numToolErrors: 2, stopReason: 'max_tokens' }),
+  trajectory(5, [1, 1, 1, 1], {
+    numTurns: 4,
+    ...{ numToolCalls: 3, numToolErrors: 2, numToolOutputs: 4, numTruncatedOutputs: 1, stopReason: 'max_tokens' },
+  }),
 ];
 const rewards = [
   { score: 1.5, acc: 1, extra: { format: 0.5, tone: 2, parsed: '7' } },
@@ -61,6 +64,7 @@ test("a step's metrics under verl's names", () => {
     'num_turns/mean': 3,
     'tool_call_counts/max': 3,
     'tool_call_counts/error_rate': 0.5,
+    'tools/cut_share': 0.25,
     // Statistics over the samples that have this reward. As in TRL, the standard deviation divides by n - 1.
     'reward/format/mean': 0.5,
     'reward/format/std': 0,

@@ -472,9 +472,12 @@ describe('bad files', () => {
   });
 
   test.each([
-    [{ eos_token: undefined }, '"eos_token" must name a token, but is absent.'],
+    [{ eos_token: undefined }, '"eos_token" must name a token, but is absent. Name one of the model\'s.'],
     [{ eos_token: 'x'.repeat(1000) }, `"eos_token" is "${'x'.repeat(79)}, which tokenizer.json lacks.`],
-    [{ eos_token: Array(1000).fill(1) }, `"eos_token" must name a token, but is [${'1,'.repeat(39)}1.`],
+    [
+      { eos_token: Array(1000).fill(1) },
+      `"eos_token" must name a token, but is [${'1,'.repeat(39)}1. Name one of the model's.`,
+    ],
   ])('tokenizer_config.json %#: short, and in our words', (part, sentence) => {
     expect(messageOf(() => new ChatTokenizer(json, { ...config, ...part }))).toBe(`tokenizer_config.json: ${sentence}`);
   });
@@ -581,7 +584,7 @@ describe('bad files', () => {
     ],
     [
       () => new ChatTokenizer(json, { ...config, eos_token: undefined }),
-      'tokenizer_config.json: "eos_token" must name a token, but is absent.',
+      'tokenizer_config.json: "eos_token" must name a token, but is absent. Name one of the model\'s.',
     ],
     [
       () => new ChatTokenizer(json, { ...config, chat_template: undefined }).encodeChat([]),
@@ -662,6 +665,8 @@ describe('several chat templates', () => {
     expect(start(both, [{ type: 'function' }])).toBe('tool_use');
     expect(start(both, [])).toBe('default');
     expect(start(made(templates('default')), [{ type: 'function' }])).toBe('default');
+    const none = made([{ name: 'default', template: '{{ tools is none and documents is none }}:' }]);
+    expect(start(none, [])).toBe('True');
     const end = { name: 'tool_use', template: `${body}{% if messages[-1].role == 'tool' %}<tool_response>{% endif %}` };
     const continued = made([...templates('default'), end]).encodeContinuation([{ role: 'tool', content: '1' }]);
     expect(continued.at(-1)).toBe(tokenizer.idOf('<tool_response>'));

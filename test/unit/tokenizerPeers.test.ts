@@ -19,7 +19,7 @@ import {
 import { parseAdapterConfig } from '../../src/model/lora/adapter.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { modelTokenizer } from '../../src/model/tokenizer/modelTokenizer.ts';
-import { parseAsWritten } from '../../src/model/tokenizer/pythonText.ts';
+import { parseAsWritten, pythonTime } from '../../src/model/tokenizer/pythonText.ts';
 import { ChatTemplate } from '../../src/model/tokenizer/template.ts';
 import { rng } from '../random.ts';
 
@@ -213,10 +213,49 @@ const WRITTEN: [template: string, text: string][] = [
     "{{ {'b': [], 'a': {'c': 0.5}} | tojson(indent=2, sort_keys=true) }} {{ '\u00e9' | tojson(ensure_ascii=true) }}",
     '{\n  "a": {\n    "c": 0.5\n  },\n  "b": []\n} "\\u00e9"',
   ],
+  [
+    "{{ 'h\u00e9\u{1f44d}x' | length }} {{ 'a\u{1f44d}b'[1] }}{{ 'a\u{1f44d}'[-2] }} {{ 'hELLO' | capitalize }} {{ 'hELLO'.capitalize() }}",
+    '4 \u{1f44d}a Hello Hello',
+  ],
+  [
+    "{{ [1, none, true, 1.0] | join(',') }} {{ (1, 'a') }} {{ (1, 2) | tojson }} {{ [[1]] | join }}",
+    "1,None,True,1.0 (1, 'a') [1, 2] [1]",
+  ],
+  [
+    "{% for c in 'a\u{1f44d}' %}[{{ c }}]{% endfor %}{% for c in messages[0].nothing %}x{% endfor %}{{ messages[0].nothing is iterable }}|{{ [] | first }}|",
+    '[a][\u{1f44d}]True||',
+  ],
+  ["{{ {'a': [1]} | tojson(indent='\t') }}", '{\n\t"a": [\n\t\t1\n\t]\n}'],
+];
+/** Templates that Jinja2 refuses as well, and some that would be written differently here. */
+const REFUSED: [template: string, reason: string][] = [
+  ['{{ messages[0].x.y }}', 'a part of an undefined value'],
+  ['{{ messages[9].role is defined }}', 'a part of an undefined value'],
+  ["{{ 'a' + 1 }}", 'adds a text and another value'],
+  ["{{ [1] + 'a' }}", 'adds a text and another value'],
+  ['{{ undefined_name | tojson }}', 'an undefined value as JSON'],
+  ["{{ 'abc'.startswith('b', 1) }}", 'calls startswith with 2 values'],
+  ["{{ 'a'.rjust(3) }}", 'calls rjust(), which is not known here'],
+  ["{{ strftime_now('%U') }}", 'the time as %U'],
+  ["{{ messages | join(',', attribute='role') }}", 'joins an attribute'],
 ];
 
 test.each(WRITTEN)('%s is written as Jinja2 writes it', (template, text) => {
   expect(new ChatTemplate(template).render({ messages: parseAsWritten(CONVERSATION) })).toBe(text);
+});
+
+test.each(REFUSED)('%s is refused', (template, reason) => {
+  const render = () => new ChatTemplate(template).render({ messages: parseAsWritten(CONVERSATION) });
+  expect(render).toThrow(InputError);
+  expect(render).toThrow('The chat template stops at this conversation: it ');
+  expect(render).toThrow(reason);
+});
+
+test('the time is written as by strftime', () => {
+  const time = new Date(2026, 0, 5, 0, 7, 9);
+  const format = '%A %a, %B %b %-d %d %e %j %-j, %Y %y %m; %H:%M:%S %I %-I %p %%';
+  expect(pythonTime(format, time)).toBe('Monday Mon, January Jan 5 05  5 005 5, 2026 26 01; 00:07:09 12 12 AM %');
+  expect(pythonTime('%j %p %I', new Date(2024, 11, 31, 23))).toBe('366 PM 11');
 });
 
 /** Saves a copy of the shipped model with another program's generation_config.json and list of templates. */
@@ -287,7 +326,8 @@ describe.skipIf(FULL_TESTS !== '1')('the libraries themselves (npm test -- --ful
 
   test('transformers: a saved model has its end tokens, its sizes and its two templates', async (context) => {
     context.skip(found === undefined, none);
-    const turns = '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}';
+    const turns =
+      '{{ tools is none }}{{ documents is none }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}';
     const { folder, checkpoint } = await savedCopy(
       [0, 2],
       ['default', 'tool_use'].map((name) => ({ name, template: `${name}\r\n${turns}` })),

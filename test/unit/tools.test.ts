@@ -259,6 +259,18 @@ describe('limits of one tool', () => {
     const long = plain(() => 'abcdefgh', { maxResponseLength: 2, truncateSide: 'left' });
     expect((await callOnce(long)).text).toBe('...(truncated)...gh');
   });
+
+  test.each<[string, Partial<Tool>, Tool['execute'], number]>([
+    ['cut on the right', { truncateSide: 'right' }, () => 'abcdefghi', 1],
+    ['cut in the middle', { truncateSide: 'middle' }, () => ({ text: 'abcdefghi', reward: 1 }), 1],
+    ['cut on the left', { truncateSide: 'left' }, () => new TextEncoder().encode('abcdefghi'), 1],
+    ['cut in its error', {}, () => Promise.reject(new Error('abc')), 1],
+    ['as long as the limit', {}, () => 'abcdefgh', 0],
+    ['written with the mark by the tool', { maxResponseLength: 99 }, () => 'a...(truncated)...', 0],
+  ])('outputs that are truncated are counted: %s', async (_, more, execute, numTruncatedOutputs) => {
+    const { trajectory } = await callOnce(plain(execute, { maxResponseLength: 8, ...more }));
+    expect(trajectory).toMatchObject({ numToolOutputs: 1, numTruncatedOutputs });
+  });
 });
 
 describe('what tools may send', () => {

@@ -13,10 +13,10 @@ import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
 import { parseJson } from '../../rollout/tools/call.ts';
 import { dtypeNote } from '../../workers/engineSpec.ts';
 import { createDeviceEngine, type DeviceEngine, type DeviceSpec, withOfferedDtype } from '../../workers/localEngine.ts';
-import { planLines, planMemory } from '../../workers/memoryPlan.ts';
+import { type PlanItem, planLines, type Sizes } from '../../workers/memoryPlan.ts';
 import { findAdapter, openModel, readAdapter } from '../run/checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
-import { adapterBindingBytes, installDawn } from '../dawn.ts';
+import { installDawn } from '../dawn.ts';
 import { tuningStore } from '../diskStore.ts';
 import { readJsonFile } from '../files.ts';
 import { currentIo } from '../process/io.ts';
@@ -54,6 +54,7 @@ export const score: Command = {
     'With --tokens, prints an array of numbers for each sequence: entry t is the log-prob of token t + 1 after the tokens up to t.\n' +
     'With --chat, prints { "ids", "logprobs" } for each conversation, without a generation prompt at its end. Entry t of logprobs is the\n' +
     "log-prob of token t after all earlier ones; the first entry is null, as in vLLM's prompt_logprobs.\n" +
+    'Names of control tokens in user and tool messages stay plain text, as in training; transformers reads them as tokens.\n' +
     'Log-probs are natural logarithms, at temperature 1.',
   async run({ flags: { model: path, adapter: adapterPath, tokens, chat, quantization, dtype } }) {
     if (typeof path !== 'string') throw new InputError('--model is missing. Give --model FOLDER.');
@@ -117,10 +118,12 @@ export function computeDtype(name: string | boolean | undefined): 'float16' | un
 }
 
 async function scoreWith(spec: DeviceSpec, sequences: number[][], tell: boolean): Promise<number[][]> {
-  if (tell)
-    for (const line of planLines(planMemory({ ...spec, maxArenaBytes: await adapterBindingBytes() }))) say(line);
-  say(COMPILING);
-  const engine = await whileWorking(LOADING, () => createDeviceEngine(spec, { tuning: async () => tuningStore() }));
+  const onPlan = (_: Sizes, items: PlanItem[]) => {
+    if (tell) for (const line of planLines(items)) say(line);
+    say(COMPILING);
+  };
+  const tuning = async () => tuningStore();
+  const engine = await whileWorking(LOADING, () => createDeviceEngine(spec, { tuning, onPlan }));
   try {
     const { description, vendor, isSoftware } = engine.adapter;
     if (tell) say(`adapter: ${description || vendor}${isSoftware ? ' (software: correct, but slow)' : ''}`);

@@ -9,7 +9,7 @@ import type { LoraConfig } from '../../model/lora/config.ts';
 import { parameterCount } from '../../model/params.ts';
 import type { RunSession } from '../../runs/trainingRun.ts';
 import { dtypeNote, type EngineSpec } from '../../workers/engineSpec.ts';
-import { planLines, planMemory, type Sizes } from '../../workers/memoryPlan.ts';
+import { type PlanItem, planLines, type Sizes } from '../../workers/memoryPlan.ts';
 import { clock, resolvedAlgorithm, say, whileWorking } from './progress.ts';
 
 /** Parameters from which a model gets an estimate before step 1. A smaller model finishes step 1 sooner than an estimate takes. */
@@ -26,13 +26,13 @@ export const COMPILING = 'kernels: compiling';
 /**
  * Prints the memory plan of an engine before the engine is created.
  * @param offered the engine's sizes, with only those options that the adapter supports
- * @param lowered a sentence on settings that were lowered
+ * @param items the plan of these sizes
  */
-export function sayMemory(asked: Pick<EngineSpec, 'dtype'>, offered: Sizes, lowered?: string): void {
+export function sayMemory(asked: Pick<EngineSpec, 'dtype'>, offered: Sizes, items: PlanItem[]): void {
   const note = dtypeNote(asked, offered);
   if (note) say(note);
-  for (const line of planLines(planMemory(offered))) say(line);
-  if (lowered !== undefined) say(lowered);
+  for (const line of planLines(items)) say(line);
+  if (offered.lowered) say(`lowered to fit: ${offered.lowered.note}`);
   say(COMPILING);
 }
 

@@ -133,6 +133,7 @@ export function stepLine(metrics: Metrics, total: number, secondsLeft: number): 
     field('pass@1', passAt1(metrics), 3),
     field('kl', metrics['actor/kl_loss'] ?? metrics['actor/ppo_kl'], 4),
     field('entropy', metrics['actor/entropy'], 3),
+    field('tools cut', metrics['tools/cut_share'] || undefined, 2),
     field('tokens/s', metrics['perf/throughput'], 0),
     Number.isFinite(secondsLeft) ? `left ${clock(secondsLeft)}` : '',
   ];

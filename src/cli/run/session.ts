@@ -23,20 +23,19 @@ import {
   type EngineSpec,
   type LocalEngine,
   loraOf,
-  withOfferedDtype,
 } from '../../workers/localEngine.ts';
 import '../../tfjs.ts';
 
 import { splitEngine, splitSpecs, streamOptions } from '../../workers/splitEngine.ts';
 import { type AdaptedModel, findAdapter, type LoadedModel, loadModelFiles, loadWithAdapter } from './checkpoints.ts';
-import { adapterBindingBytes, adapterMemory, installDawn } from '../dawn.ts';
+import { adapterMemory, installDawn } from '../dawn.ts';
 import { tuningStore } from '../diskStore.ts';
 import { readJsonFile, readText } from '../files.ts';
 import { type CommandEngine, currentIo } from '../process/io.ts';
-import { checkPlan, fitted } from '../../workers/memoryPlan.ts';
+import type { PlanItem, Sizes as PlannedSizes } from '../../workers/memoryPlan.ts';
 import { openTask } from './openTask.ts';
 import { sayAdapter, sayMemory } from './plan.ts';
-import { LOADING, say, whileWorking } from './progress.ts';
+import { LOADING, say, sayPassing, whileWorking } from './progress.ts';
 
 export interface CommandSession {
   model: AdaptedModel;
@@ -239,14 +238,13 @@ function withLost(engine: LocalEngine): CommandEngine {
 /** Opens an engine on Dawn. The memory plan is printed before the weights are read. */
 async function openLocal(model: Engineless, sizes: Sizes): Promise<LocalEngine> {
   await installDawn();
-  const spec = specOf(model, sizes);
-  const given = { ...(await withOfferedDtype(spec)), maxArenaBytes: await adapterBindingBytes() };
-  const { maxMemoryMib = (await adapterMemory()) / 2 ** 20 } = given;
-  const { sizes: offered, note } = fitted(given, maxMemoryMib * 2 ** 20);
-  checkPlan(offered, maxMemoryMib * 2 ** 20);
-  sayMemory(spec, offered, note);
-  const table = await withTable(offered);
-  const engine = await whileWorking(LOADING, () => createLocalEngine(table, tuningStore()));
+  const spec = await withTable(specOf(model, sizes));
+  const onPlan = (offered: PlannedSizes, items: PlanItem[]) => {
+    sayMemory(spec, offered, items);
+    sayPassing(LOADING);
+  };
+  const around = { machineBytes: await adapterMemory(), onPlan };
+  const engine = await whileWorking(LOADING, () => createLocalEngine(spec, tuningStore(), around));
   sayAdapter(engine.adapter);
   if (engine.tiles !== 'built in') say(`kernels: ${engine.tiles}, see webgrpo tune`);
   return engine;

@@ -53,7 +53,7 @@ class Settings {
   constructor(metadata: ReadonlyMap<string, GgufValue>, file: string) {
     this.metadata = metadata;
     this.file = file;
-    if (Number(metadata.get('split.count') ?? 0) > 1)
+    if (!([0, 1] as GgufValue[]).includes(metadata.get('split.count') ?? 0))
       throw new InputError(
         `${file} is one part of a split model, but only a complete file can be read. Join the parts with "llama-gguf-split --merge".`,
       );
@@ -168,6 +168,9 @@ const UNSUPPORTED: Record<string, readonly GgufValue[]> = {
   logit_scale: [],
   residual_scale: [],
   embedding_scale: [],
+  // Older files have the factor of linear scaling under this key.
+  'rope.scale_linear': [1],
+  'rope.scaling.attn_factor': [0, 1],
 };
 
 /** Maximum number of divisors of rotary frequencies: more than any head has. */

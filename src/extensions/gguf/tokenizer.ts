@@ -61,6 +61,8 @@ export function tokenizerOf(
     return refuse('tokens', `1 to ${vocabSize} texts, one for each row of the embedding`);
   if (types !== undefined && (!isListOf(types, 'number') || types.length !== tokens.length))
     return refuse('token_type', `${tokens.length} numbers, one for each token`);
+  if (types?.some((type) => ![0, ...Object.values(TOKEN_TYPES)].includes(type)))
+    return refuse('token_type', 'numbers from 0 to 6');
   const typeOf = (id: number): number => types?.[id] ?? TOKEN_TYPES.normal;
   const used = tokens.flatMap((token, id) => (typeOf(id) === TOKEN_TYPES.unused ? [] : [[token, id] as const]));
   const vocab = new Map(used);

@@ -56,7 +56,7 @@ export class Learner {
 
   constructor({ engine, config }: LearnerOptions) {
     this.engine = engine;
-    this.config = withLr(withLowered(config, engine.lowered), engine.model.config);
+    this.config = withLr(withLowered(config, engine.lowered?.values), engine.model.config);
   }
 
   /** Number of `optimStep` calls so far, which is also the weight version. Updates by `step` are not counted. */

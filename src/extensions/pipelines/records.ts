@@ -7,7 +7,7 @@
 import * as v from 'valibot';
 import { UserCodeError } from '../../errors.ts';
 import { findFault, RESPONSE_FIELDS, SAMPLE_REQUIRED, type SampleArrays } from '../../rollout/tokenLog.ts';
-import { STOP_REASONS } from '../../rollout/types.ts';
+import { countsOf, STOP_REASONS } from '../../rollout/types.ts';
 import type { Problem } from '../../tasks/task.ts';
 import type { SampleEvent } from '../../rollout/agent/events.ts';
 import { withMissing } from './sampleCodec.ts';
@@ -47,7 +47,6 @@ export function versionsOf({ mask, weightVersions }: Sample['trajectory']): { ol
 export function recordOf(sample: Sample, { uid, sample: s, worker }: RecordOrigin, more: Tags = {}): ExperienceRecord {
   const { trajectory, reward, messages, prompt, toolRewards, fault, events } = sample;
   const { oldest, newest } = versionsOf(trajectory);
-  const { stopReason, numTurns, numToolCalls, numToolErrors } = trajectory;
   const columns: Record<string, Column> = {};
   for (const field of FIELDS) {
     const values = trajectory[field];
@@ -55,7 +54,7 @@ export function recordOf(sample: Sample, { uid, sample: s, worker }: RecordOrigi
   }
   if (!Number.isNaN(reward.score)) columns['reward'] = reward.score;
   columns['sample'] = JSON.stringify({
-    ...{ reward, messages, stopReason, numTurns, numToolCalls, numToolErrors },
+    ...{ reward, messages, ...countsOf(trajectory) },
     ...(prompt && { prompt }),
     ...(toolRewards && { toolRewards }),
     ...(fault && { fault: { kind: fault.kind, message: fault.message } }),
@@ -115,6 +114,8 @@ const SAMPLE = v.pipe(
     numTurns: whole,
     numToolCalls: whole,
     numToolErrors: whole,
+    numToolOutputs: v.exactOptional(whole),
+    numTruncatedOutputs: v.exactOptional(whole),
     toolRewards: v.exactOptional(v.record(v.string(), v.number())),
     fault: v.exactOptional(v.object({ kind: v.string(), message: v.string() })),
     events: v.exactOptional(

@@ -4,7 +4,7 @@
  */
 
 import { TOKEN_FIELD_NAMES, TOKEN_FIELDS, type TokenArrays, type TokenFieldName } from '../../rollout/tokenLog.ts';
-import type { Trajectory } from '../../rollout/types.ts';
+import { countsOf, type Trajectory } from '../../rollout/types.ts';
 import type { Reward } from '../../tasks/task.ts';
 import type { Sample } from '../../grpo/update/batch.ts';
 
@@ -41,8 +41,7 @@ function arrayOf(name: TokenFieldName, text: string): unknown {
 
 /** Returns a sample as plain JSON, without its events. */
 export function encodeSample({ problem, group, messages, reward, trajectory, toolRewards }: Sample): EncodedSample {
-  const { stopReason, numTurns, numToolCalls, numToolErrors } = trajectory;
-  const encoded = { stopReason, numTurns, numToolCalls, numToolErrors, ...encodeArrays(trajectory) };
+  const encoded = { ...countsOf(trajectory), ...encodeArrays(trajectory) };
   return { problem, group, messages, reward, ...(toolRewards && { toolRewards }), trajectory: encoded };
 }
 

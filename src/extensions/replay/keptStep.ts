@@ -7,7 +7,7 @@ import { concat } from '../../concat.ts';
 import { InputError, UserCodeError } from '../../errors.ts';
 import { type Column, type Columns, readColumns, writeColumns } from './columns.ts';
 import { TOKEN_FIELDS, TURN_FIELDS, type TokenFieldName } from '../../rollout/tokenLog.ts';
-import type { Trajectory } from '../../rollout/types.ts';
+import { countsOf, type TrajectoryCounts } from '../../rollout/types.ts';
 import type { Problem, Reward } from '../../tasks/task.ts';
 import { withMissing } from '../pipelines/index.ts';
 import { isTree } from '../../grpo/config/tree.ts';
@@ -47,7 +47,7 @@ const columnOf = (name: TokenFieldName): string => name.replace(/[A-Z]/g, (lette
 interface ToldSample {
   messages: Sample['messages'];
   reward: Omit<Reward, 'score' | 'acc'>;
-  trajectory: Pick<Trajectory, 'stopReason' | 'numTurns' | 'numToolCalls' | 'numToolErrors'>;
+  trajectory: TrajectoryCounts;
   prompt?: Sample['prompt'];
   fork?: Sample['fork'];
   toolRewards?: Sample['toolRewards'];
@@ -184,11 +184,10 @@ function stepOf(columns: Columns, metadata: Record<string, string>): KeptStep {
 
 const told = ({ messages, reward, trajectory, prompt, fork, toolRewards, fault }: Sample): ToldSample => {
   const { score: _, acc: __, ...rest } = reward;
-  const { stopReason, numTurns, numToolCalls, numToolErrors } = trajectory;
   return {
     messages,
     reward: rest,
-    trajectory: { stopReason, numTurns, numToolCalls, numToolErrors },
+    trajectory: countsOf(trajectory),
     ...(prompt && { prompt }),
     ...(fork && { fork }),
     ...(toolRewards && { toolRewards }),

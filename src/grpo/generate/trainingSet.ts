@@ -13,7 +13,7 @@ import { checkTools } from '../../tasks/tool.ts';
 import { over } from '../config/resolve.ts';
 import { setAt, type Tree } from '../config/tree.ts';
 import type { TrainConfig } from '../config/types.ts';
-import type { LoweredSettings } from '../types.ts';
+import type { Lowered, LoweredSettings } from '../types.ts';
 import { withLr } from '../update/learningRate.ts';
 
 /**
@@ -110,14 +110,10 @@ export function promptFits({ config, tokenizer, task }: PromptContext): (problem
 export function completedConfig(
   config: TrainConfig,
   task: Task,
-  {
-    tokenizer,
-    model,
-    lowered,
-  }: { tokenizer: ChatTokenizer; model: { config: ModelConfig }; lowered?: LoweredSettings },
+  { tokenizer, model, lowered }: { tokenizer: ChatTokenizer; model: { config: ModelConfig }; lowered?: Lowered },
   isLora?: boolean,
 ): TrainConfig {
-  return withLr(withTotalSteps(withLowered(config, lowered), task, tokenizer), model.config, isLora);
+  return withLr(withTotalSteps(withLowered(config, lowered?.values), task, tokenizer), model.config, isLora);
 }
 
 /** Returns the config with the settings that the engine has lowered. */

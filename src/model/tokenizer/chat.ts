@@ -180,6 +180,8 @@ export class ChatTokenizer {
     withTools = Boolean(options.tools?.length),
   ): string {
     return this.templates.of(withTools).render({
+      // transformers sets both to None by default.
+      ...{ tools: null, documents: null },
       ...specialTokenTexts(this.config),
       ...this.templateKwargs,
       messages,
@@ -456,7 +458,9 @@ function tokenText(config: Json, key: string): string {
   const value = config[key];
   const text = typeof value === 'object' && value !== null ? (value as Json)['content'] : value;
   if (typeof text === 'string') return text;
-  throw new InputError(`tokenizer_config.json: "${key}" must name a token, but is ${shown(value)}.`);
+  throw new InputError(
+    `tokenizer_config.json: "${key}" must name a token, but is ${shown(value)}. Name one of the model's.`,
+  );
 }
 
 /** Converts a value to JSON, truncated to fit into an error message. */

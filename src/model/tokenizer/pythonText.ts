@@ -11,7 +11,7 @@ export interface TemplateValue {
 
 /** Settings of json.dumps. */
 export interface JsonStyle {
-  indent?: number | undefined;
+  indent?: number | string | undefined;
   ensureAscii?: boolean;
   separators?: readonly string[] | undefined;
   sortKeys?: boolean;
@@ -73,7 +73,11 @@ function write(value: TemplateValue, style: Style, depth: number): string {
   if (type === 'FloatValue') return floatText(held as number);
   const number = writtenNumber(value);
   if (number !== undefined) return /^-?\d+$/.test(number) ? number : floatText(Number(number));
-  if (Array.isArray(held)) return inBrackets('[]', (held as TemplateValue[]).map(inner), style, depth);
+  if (Array.isArray(held)) {
+    const items = (held as TemplateValue[]).map(inner);
+    if (type !== 'TupleValue' || style !== REPR) return inBrackets('[]', items, style, depth);
+    return `(${items.join(', ')}${items.length === 1 ? ',' : ''})`;
+  }
   if (!(held instanceof Map)) return String(held);
   const [, colon = ': '] = style.separators ?? [];
   const entries = [...(held as Map<string, TemplateValue>)];
@@ -93,8 +97,9 @@ function write(value: TemplateValue, style: Style, depth: number): string {
 function inBrackets([open, close]: string, items: string[], { indent, separators }: Style, depth: number): string {
   const [comma] = separators ?? [indent === undefined ? ', ' : ','];
   if (indent === undefined || items.length === 0) return `${open}${items.join(comma)}${close}`;
-  const line = `\n${' '.repeat(indent * depth)}`;
-  const inside = `${line}${' '.repeat(indent)}`;
+  const step = typeof indent === 'string' ? indent : ' '.repeat(indent);
+  const line = `\n${step.repeat(depth)}`;
+  const inside = `${line}${step}`;
   return `${open}${inside}${items.join(comma + inside)}${line}${close}`;
 }
 
@@ -155,4 +160,29 @@ export function pythonEquals(a: TemplateValue, b: TemplateValue): boolean {
     );
   const isNumber = (of: unknown) => typeof of === 'number' || typeof of === 'boolean';
   return isNumber(x) && isNumber(y) ? Number(x) === Number(y) : x === y && a.type === b.type;
+}
+
+/** Returns `text.capitalize()`: the first character in upper case, the others in lower case. */
+export const capitalized = (text: string): string =>
+  text.replace(/^(.?)(.*)$/su, (_, first: string, rest: string) => first.toUpperCase() + rest.toLowerCase());
+
+/** Returns `time.strftime(format)` in English. Throws Error for a directive that is not known here. */
+export function pythonTime(format: string, time: Date): string {
+  const name = (options: Intl.DateTimeFormatOptions) => time.toLocaleString('en-US', options);
+  const [year, hour] = [time.getFullYear(), time.getHours()];
+  const days =
+    (new Date(year, time.getMonth(), time.getDate(), 12).getTime() - new Date(year, 0, 0, 12).getTime()) / 864e5;
+  const two = (value: number) => String(value).padStart(2, '0');
+  const parts: Record<string, string> = {
+    ...{ Y: String(year), y: two(year % 100), m: two(time.getMonth() + 1), d: two(time.getDate()) },
+    ...{ e: String(time.getDate()).padStart(2), j: String(Math.round(days)).padStart(3, '0'), '%': '%' },
+    ...{ H: two(hour), I: two(hour % 12 || 12), M: two(time.getMinutes()), S: two(time.getSeconds()) },
+    ...{ p: hour < 12 ? 'AM' : 'PM', B: name({ month: 'long' }), b: name({ month: 'short' }) },
+    ...{ A: name({ weekday: 'long' }), a: name({ weekday: 'short' }) },
+  };
+  return format.replace(/%(-?)([^]?)/g, (directive, minus, letter: string) => {
+    const text = parts[letter];
+    if (text === undefined) throw new Error(`it asks for the time as ${directive}, which is not known here`);
+    return minus ? text.replace(/^[0 ]+(?=.)/, '') : text;
+  });
 }

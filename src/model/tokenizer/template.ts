@@ -5,7 +5,16 @@
 
 import { Environment, Interpreter, Template } from '@huggingface/jinja';
 import { InputError } from '../../errors.ts';
-import { type JsonStyle, pythonEquals, pythonJson, pythonText, stripped, writtenNumber } from './pythonText.ts';
+import {
+  capitalized,
+  type JsonStyle,
+  pythonEquals,
+  pythonJson,
+  pythonText,
+  pythonTime,
+  stripped,
+  writtenNumber,
+} from './pythonText.ts';
 
 /** Maximum number of steps in a rendering; a conversation of a thousand messages takes about 50,000. */
 const MAX_STEPS = 3e5;
@@ -44,7 +53,7 @@ const GLOBALS = {
   raise_exception: (message: unknown) => {
     throw new Error(typeof message === 'string' && message !== '' ? message : 'it raises an exception');
   },
-  strftime_now: (format: unknown) => new Template('{{ strftime_now(format) }}').render({ format }),
+  strftime_now: (format: unknown) => pythonTime(String(format), new Date()),
 };
 
 type Value = ReturnType<Interpreter['evaluate']>;
@@ -185,6 +194,7 @@ function markPrinted(node: object): void {
 
 /** A node whose value is known. */
 const held = (value: Value): Node => ({ type: 'Value', value });
+const list = (value: Node[]): Node => ({ type: 'ArrayLiteral', value });
 
 class BoundedInterpreter extends Interpreter {
   private steps = 0;
@@ -210,7 +220,8 @@ class BoundedInterpreter extends Interpreter {
       this.iterables.add(iterableOf(statement));
       if (statement.body?.[0]) this.starts.add(statement.body[0]);
     }
-    const result = this.asNumber((statement && this.asPython(statement, environment)) ?? super.evaluate(...given));
+    const found = this.asNumber((statement && this.asPython(statement, environment)) ?? super.evaluate(...given));
+    const result = statement && this.iterables.has(statement) ? this.asItems(found) : found;
     if (isLoop(statement)) this.left = undefined;
     this.steps++;
     if (statement) this.charge(statement, result);
@@ -226,30 +237,97 @@ class BoundedInterpreter extends Interpreter {
     if (node.type === 'BinaryExpression') return this.operation(node, environment);
     if (node.type === 'FilterExpression') {
       const { operand, filter } = node as unknown as { operand: Node; filter: Node };
-      const name = (filter.callee ?? filter).value as string;
-      if (!['tojson', 'string', 'trim'].includes(name)) return undefined;
       const value = this.evaluate(operand, environment);
-      if (name === 'tojson') return this.text(pythonJson(value, this.jsonStyle(filter.args ?? [], environment)));
-      if (name === 'string') return this.text(pythonText(value));
-      if (value.type === 'StringValue') return this.strip('strip', value, filter.args, environment);
-      return super.evaluate({ ...node, operand: held(value) } as Node, environment);
+      const name = (filter.callee ?? filter).value as string;
+      return (
+        this.filtered(name, value, filter.args ?? [], environment) ??
+        super.evaluate({ ...node, operand: held(value) } as Node, environment)
+      );
     }
+    if (node.type === 'MemberExpression') return this.member(node, environment);
+    if (node.type === 'TestExpression') {
+      const { operand, test, negate } = node as unknown as { operand: Node; test: Node; negate: boolean };
+      if (test.value !== 'iterable' || this.evaluate(operand, environment).type !== 'UndefinedValue') return undefined;
+      return super.evaluate({ ...node, operand: held(this.text('')), negate } as Node, environment);
+    }
+    return node.type === 'CallExpression' ? this.called(node, environment) : undefined;
+  }
+
+  private filtered(name: string, value: Value, args: Node[], environment: Environment): Value | undefined {
+    const isText = value.type === 'StringValue';
+    if (name === 'tojson' && value.type === 'UndefinedValue') throw new Error('it writes an undefined value as JSON');
+    if (name === 'tojson') return this.text(pythonJson(value, this.jsonStyle(args, environment)));
+    if (name === 'string') return this.text(pythonText(value));
+    if (name === 'trim' && isText) return this.strip('strip', value, args, environment);
+    if (name === 'length' && isText) return this.number(this.codePoints(value).length);
+    if (name === 'capitalize' && isText) return this.text(capitalized(value.value as string));
+    if (!Array.isArray(value.value)) return undefined;
+    const items = value.value;
+    if (['first', 'last'].includes(name) && items.length === 0) return this.global.lookupVariable('');
+    if (name !== 'join') return undefined;
+    if (args.some(({ key }) => key?.value === 'attribute'))
+      throw new Error('it joins an attribute, which is not read here');
+    const texts = super.evaluate(list(items.map((item) => held(this.text(pythonText(item))))), environment);
+    const filter = { type: 'CallExpression', callee: { type: 'Identifier', value: name }, args };
+    return super.evaluate({ type: 'FilterExpression', operand: held(texts), filter } as Node, environment);
+  }
+
+  /** Reads a part of a value. Python has no parts of undefined values, and counts code points. */
+  private member(node: Node, environment: Environment): Value {
+    const { object, property, computed } = node as unknown as { object: Node; property: Node; computed: boolean };
+    const value = this.evaluate(object, environment);
+    if (value.type === 'UndefinedValue') throw new Error('it reads a part of an undefined value');
+    const isPart = computed && property.type !== 'SliceExpression' && value.type === 'StringValue';
+    const at = isPart ? this.evaluate(property, environment) : undefined;
+    const character = at?.type === 'IntegerValue' && this.codePoints(value).at(at.value as number);
+    if (typeof character === 'string') return this.text(character);
+    return super.evaluate({ ...node, object: held(value), ...(at && { property: held(at) }) } as Node, environment);
+  }
+
+  private called(node: Node, environment: Environment): Value | undefined {
     const { callee, args } = node;
-    if (node.type !== 'CallExpression' || callee?.type !== 'MemberExpression' || !callee.object) return undefined;
-    const method = STRIPS.find((one) => one === callee.property?.value);
-    if (!method) return undefined;
+    if (callee?.type !== 'MemberExpression' || !callee.object) return undefined;
     const value = this.evaluate(callee.object, environment);
-    if (value.type === 'StringValue') return this.strip(method, value, args, environment);
-    return super.evaluate({ ...node, callee: { ...callee, object: held(value) } } as Node, environment);
+    const name = String(callee.property?.value);
+    const method = STRIPS.find((one) => one === name);
+    if (value.type === 'StringValue') {
+      if (method) return this.strip(method, value, args, environment);
+      if (name === 'capitalize') return this.text(capitalized(value.value as string));
+      if (['startswith', 'endswith'].includes(name) && args?.length !== 1)
+        throw new Error(`it calls ${name} with ${args?.length ?? 0} values; 1 is read here`);
+    }
+    const member = this.evaluate({ ...callee, object: held(value) } as Node, environment);
+    if (member.type === 'UndefinedValue') throw new Error(`it calls ${name}(), which is not known here`);
+    return super.evaluate({ ...node, callee: held(member) } as Node, environment);
+  }
+
+  /** Returns the list that a loop iterates over: Python also accepts texts and undefined values. */
+  private asItems(value: Value): Value {
+    if (!['StringValue', 'UndefinedValue'].includes(value.type)) return value;
+    if (value.type === 'UndefinedValue') return super.evaluate(list([]), this.global);
+    return super.evaluate(list(this.codePoints(value).map((c) => held(this.text(c)))), this.global);
+  }
+
+  /** Returns the characters of a text, and counts them, because this takes time in proportion to its length. */
+  private codePoints({ value }: Value): string[] {
+    const text = value as string;
+    this.characters += LOOK_UP * text.length;
+    if (text.length > MAX_STEPS) throw new Error(`it reads a text of over ${MAX_STEPS} characters one by one`);
+    return [...text];
   }
 
   private operation(node: Node, environment: Environment): Value | undefined {
     const { operator, left, right } = node as unknown as { operator: { value: string }; left: Node; right: Node };
-    if (!['==', '!=', '~', '%'].includes(operator.value)) return undefined;
+    if (!['==', '!=', '~', '%', '+'].includes(operator.value)) return undefined;
     const [a, b] = [this.evaluate(left, environment), this.evaluate(right, environment)];
     const apply = (x: Value, y: Value) =>
       super.evaluate({ ...node, left: held(x), right: held(y) } as Node, environment);
     if (operator.value === '~') return this.text(pythonText(a) + pythonText(b));
+    if (operator.value === '+') {
+      if (a.type !== b.type && [a.type, b.type].includes('StringValue'))
+        throw new Error('it adds a text and another value');
+      return super.evaluate({ ...node, left: held(a), right: held(b) } as Node, environment);
+    }
     if (operator.value !== '%') return apply(this.text(''), this.text(pythonEquals(a, b) ? '' : '!'));
     const result = apply(a, b) as { value: number } & Value;
     const divisor = b.value as number;
@@ -270,7 +348,7 @@ class BoundedInterpreter extends Interpreter {
     );
     const separators = given.get('separators') as Value[] | null | undefined;
     return {
-      indent: (given.get('indent') as number | null | undefined) ?? undefined,
+      indent: (given.get('indent') as number | string | null | undefined) ?? undefined,
       ensureAscii: given.get('ensure_ascii') === true,
       sortKeys: given.get('sort_keys') === true,
       separators: separators?.map(pythonText),
@@ -282,6 +360,10 @@ class BoundedInterpreter extends Interpreter {
     const text = writtenNumber(value);
     if (text === undefined || /^-?\d+$/.test(text)) return value;
     return super.evaluate({ type: 'FloatLiteral', value: Number(text) } as Node, this.global);
+  }
+
+  private number(value: number): Value {
+    return super.evaluate({ type: 'IntegerLiteral', value } as Node, this.global);
   }
 
   private text(value: string): Value {

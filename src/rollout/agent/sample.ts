@@ -51,7 +51,7 @@ export class AgentSample {
   /** Token with which the last turn ended: a stop token or an end token. */
   #endToken: number | undefined;
   #timedOut = false;
-  #counts = { numTurns: 0, numToolCalls: 0, numToolErrors: 0 };
+  #counts = { numTurns: 0, numToolCalls: 0, numToolErrors: 0, numToolOutputs: 0, numTruncatedOutputs: 0 };
 
   /** Error of the engine, or the error of a tool with an invalid output. It is rethrown after the loop, even if the loop has caught it. */
   failure: { error: unknown } | undefined;
@@ -86,12 +86,14 @@ export class AgentSample {
     const { record, limits, problem } = this.input;
     const start = performance.now();
     const reset = async (): Promise<ToolResult[]> => [
-      { text: await episode.start(this.#states, limits, this.#signal), failed: false },
+      { ...(await episode.start(this.#states, limits, this.#signal)), failed: false },
     ];
     const call = { name: episode.name, args: { reset: problem.id } };
     try {
-      const [{ text }] = record ? await record.callTools([call], reset, reset) : await reset();
+      const results = record ? await record.callTools([call], reset, reset) : await reset();
+      const [{ text }] = results;
       this.observation = text;
+      if (text !== '') this.#count(results);
       const messages = withObservation(problem.messages, text);
       this.#prompt = promptOf({ ...this.input, problem: { ...problem, messages } });
     } catch (error) {
@@ -371,8 +373,14 @@ export class AgentSample {
       if (this.turnRewards.length > 0) this.turnRewards[this.turnRewards.length - 1] += reward;
     });
     this.timing.tools.push([start, performance.now()]);
-    this.#counts.numToolErrors += results.filter(({ failed }) => failed).length;
+    this.#count(results);
     return results;
+  }
+
+  #count(results: readonly ToolResult[]): void {
+    this.#counts.numToolOutputs += results.length;
+    this.#counts.numTruncatedOutputs += results.filter(({ truncated }) => truncated).length;
+    this.#counts.numToolErrors += results.filter(({ failed }) => failed).length;
   }
 
   #ownerOf(tool: Tool): StateOwner | undefined {

@@ -4,7 +4,7 @@ import { blame, isA, shownValue, UserCodeError } from '../../errors.ts';
 import { type Environment, ownLimits, type Start } from '../../tasks/environments/environment.ts';
 import type { SampleContext, Tool } from '../../tasks/tool.ts';
 import { isObject } from '../../tasks/toolSchema.ts';
-import { limitsOf, TimeLimitError, type ToolLimits, truncate, withTimeLimit } from './run.ts';
+import { limitsOf, TimeLimitError, type ToolLimits, type ToolResult, truncate, withTimeLimit } from './run.ts';
 import type { StateOwner, ToolStates } from './states.ts';
 
 const EXPECTED = 'Return { state, observation }, the observation a text, or absent';
@@ -62,7 +62,11 @@ export class Episode implements StateOwner {
    * Creates the environment's state and returns the first observation, as the model reads it. Throws UserCodeError if `reset` throws, takes
    * too long or returns an invalid Start.
    */
-  async start(states: ToolStates, limits: ToolLimits, outer: AbortSignal): Promise<string> {
+  async start(
+    states: ToolStates,
+    limits: ToolLimits,
+    outer: AbortSignal,
+  ): Promise<Pick<ToolResult, 'text' | 'truncated'>> {
     const own = limitsOf(this.#environment, limits);
     try {
       await withTimeLimit(this.name, (signal) => states.of(this, signal), own.toolTimeoutMs, outer);

@@ -23,6 +23,8 @@ export type CallFailure = 'parse_error' | 'tool_failure' | 'timeout';
 
 export interface ToolResult {
   text: string;
+  /** True if the text was truncated at `maxToolResponseLength`. */
+  truncated?: true;
   failed: boolean;
   failure?: CallFailure;
   /** Reward that the tool's `execute` returned together with its text. */
@@ -68,7 +70,7 @@ export class TimeLimitError extends Error {}
  */
 export async function runTool(call: ToolCall, tools: readonly Tool[], host: ToolHost): Promise<ToolResult> {
   const { limits } = host;
-  if (call.error !== undefined) return { text: truncate(call.error, limits), failed: true, failure: 'parse_error' };
+  if (call.error !== undefined) return { ...truncate(call.error, limits), failed: true, failure: 'parse_error' };
   const tool = tools.find((candidate) => candidate.name === call.name);
   if (!tool) return { text: `Error: no tool "${call.name}"`, failed: true, failure: 'parse_error' };
   const toolLimits = limitsOf(tool, limits);
@@ -77,12 +79,12 @@ export async function runTool(call: ToolCall, tools: readonly Tool[], host: Tool
       const run = (signal: AbortSignal) => execute(tool, call.args, host, signal);
       const output = await withTimeLimit(tool.name, run, toolLimits.toolTimeoutMs, host.signal);
       const { text, ...more } = readToolOutput(tool.name, call.args, output);
-      return { text: truncate(text, toolLimits), failed: text.startsWith('Error'), ...more };
+      return { ...truncate(text, toolLimits), failed: text.startsWith('Error'), ...more };
     } catch (error) {
       if (isA(error, UserCodeError) && error.kind === TOOL_RETURNED) throw error;
       if (left > 0 && !host.signal.aborted) continue;
       const failure = isA(error, TimeLimitError) ? 'timeout' : 'tool_failure';
-      return { text: truncate(`Error: ${describe(error)}`, toolLimits), failed: true, failure };
+      return { ...truncate(`Error: ${describe(error)}`, toolLimits), failed: true, failure };
     }
   }
 }
@@ -144,14 +146,14 @@ export async function withTimeLimit<T>(
 export function truncate(
   text: string,
   { maxToolResponseLength: limit, toolResponseTruncateSide: side }: ToolLimits,
-): string {
+): Pick<ToolResult, 'text' | 'truncated'> {
   // The tokenizer would encode a lone surrogate as U+FFFD, and other code refuses files that contain one.
-  if (text.length <= limit) return wellFormed(text);
+  if (text.length <= limit) return { text: wellFormed(text) };
   const cut = '...(truncated)...';
   const kept = side === 'middle' ? Math.floor(limit / 2) : limit;
   const head = side === 'left' ? '' : text.slice(0, kept).replace(/[\ud800-\udbff]$/, '');
   const tail = side === 'right' ? '' : text.slice(text.length - kept).replace(/^[\udc00-\udfff]/, '');
-  return wellFormed(head + cut + tail);
+  return { text: wellFormed(head + cut + tail), truncated: true };
 }
 
 const wellFormed = (text: string): string => text.replace(/\p{Surrogate}/gu, '\ufffd');
