@@ -75,7 +75,7 @@ export {
   type CustomAdvantage,
 } from './grpo/advantages/index.ts';
 export { answer, type AnswerOptions, questionOf, questionTokens } from './extensions/ask/index.ts';
-export { registerAdvantage, registerPolicyLoss, registerRecipe } from './grpo/config/register.ts';
+export { registerAdvantage, registerPolicyLoss, registerRecipe } from './extensions/modules/register.ts';
 export { resolveTrainConfig } from './grpo/config/resolve.ts';
 export type { TrainConfigInput } from './grpo/config/input.ts';
 export { resolveSftConfig } from './extensions/sft/resolve.ts';

@@ -9,7 +9,7 @@ import { policyLossSpec } from '../../src/grpo/update/lossSpec.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { POLICY_LOSSES, computePolicyLoss, type PolicyLoss } from '../../src/grpo/losses/index.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
-import { registerAdvantage, registerPolicyLoss } from '../../src/grpo/config/register.ts';
+import { registerAdvantage, registerPolicyLoss } from '../../src/extensions/modules/register.ts';
 import { checkPolicyLoss } from '../../src/extensions/verify/checkPolicyLoss.ts';
 import { stepTokens, type StepTokens } from '../../src/grpo/update/stepTokens.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';

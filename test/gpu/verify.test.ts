@@ -1,7 +1,7 @@
 /** Tests that the checks of `webgrpo verify`, except those of complete models, pass on this adapter. */
 import { expect, test } from 'vitest';
 import { verifyLossKernels, verifyProducts } from '../../src/extensions/verify/kernels.ts';
-import { registerPolicyLoss } from '../../src/grpo/config/register.ts';
+import { registerPolicyLoss } from '../../src/extensions/modules/register.ts';
 import { POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
 import { kernelTexts } from '../../src/extensions/verify/kernelText.ts';
 import { chooseMatmul } from '../../src/gpu/ops/matmul.ts';

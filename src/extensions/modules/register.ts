@@ -3,13 +3,13 @@
  * ones.
  */
 
-import { ADVANTAGE_ESTIMATORS, addAdvantage, type CustomAdvantage } from '../advantages/index.ts';
-import { addPolicyLoss } from '../losses/index.ts';
-import type { CustomLoss, PolicyLoss } from '../losses/types.ts';
+import { ADVANTAGE_ESTIMATORS, addAdvantage, type CustomAdvantage } from '../../grpo/advantages/index.ts';
+import { addPolicyLoss } from '../../grpo/losses/index.ts';
+import type { CustomLoss, PolicyLoss } from '../../grpo/losses/types.ts';
 import { InputError } from '../../errors.ts';
 import { shareEntries } from '../../shared.ts';
-import { RECIPES } from './recipes.ts';
-import type { Recipe } from './types.ts';
+import { RECIPES } from '../../grpo/config/recipes.ts';
+import type { Recipe } from '../../grpo/config/types.ts';
 
 const recipes: Record<string, Recipe> = RECIPES;
 const registered = new Set<string>();
