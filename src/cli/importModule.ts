@@ -7,7 +7,7 @@ import { basename, dirname, extname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { stripVTControlCharacters } from 'node:util';
 import { describe, InputError, isA } from '../errors.ts';
-import { registerAdvantage, registerPolicyLoss, registerRecipe } from '../extensions/modules/register.ts';
+import { registerAdvantage, registerPolicyLoss, registerRecipe } from '../extensions/modules/index.ts';
 import { defineLoss } from '../grpo/losses/index.ts';
 import { registerAgentLoop } from '../rollout/agent/loop.ts';
 import { type JsonlReward, scored } from '../extensions/tasks/index.ts';
