@@ -1,5 +1,5 @@
 /**
- * What users write: losses, advantages and recipes registered by name; task modules read from a URL; and the page's rules (rewards, losses
+ * Code of users: losses, advantages and recipes registered by name; task modules read from a URL; and the page's rules (rewards, losses
  * and tools from an editor), which run in a QuickJS sandbox. Tasks in a sandbox are in `isolated.ts`, which the page imports only when it opens one.
  */
 
