@@ -79,8 +79,9 @@ test.describe('with TLS', () => {
       page,
     }) => {
       const real = await realRoom({ tls: selfSigned(folder) });
-      const { samples, rollouter, groups } = real;
+      const { host, samples, rollouter, groups } = real;
       const status = region(page).getByRole('status');
+      const heardAt = () => [...host.workers.values()][0].heardAt;
       const lost = 'Connection lost. Reconnecting...';
       try {
         const { webSocket: webSocketUrl } = real.room.server;
@@ -92,6 +93,9 @@ test.describe('with TLS', () => {
         await expect(status).toHaveClass('notice warning');
         await real.room.crash();
         await expect(status).toHaveText('Working for the room.');
+        // A group that is given before both ends are back is lost, and offered again only after the room's ackWaitMs.
+        const back = Date.now();
+        await expect.poll(heardAt).toBeGreaterThan(back);
         await rollouter.start(groups.slice(0, 2));
         await expect.poll(() => samples.length).toBe(4);
         await real.room.server.stop('SIGKILL');
