@@ -141,9 +141,8 @@ export async function whyUnreachable(url: string, error: unknown): Promise<strin
     () => new Promise<false>((resolve) => setTimeout(() => resolve(false))), // a violation is reported in a later task
   );
   removeEventListener('securitypolicyviolation', forbid);
-  const { origin } = new URL(url);
   if (isForbidden)
-    return `is not allowed by the Content-Security-Policy of this page. The host of the page must add ${origin} to connect-src`;
+    return `is not allowed by the Content-Security-Policy of this page. The host of the page must add ${new URL(url, location.href).origin} to connect-src`;
   return answers ? 'does not allow other sites to read it (CORS)' : 'does not answer';
 }
 

@@ -83,7 +83,7 @@ export const onlyOnReal = (): void =>
 
 /** Skips the test on Vite's development server. A built page has other files, with hashes in their names, and style sheets. */
 export const onlyBuilt = (): void =>
-  base.skip(base.info().project.name === 'real', 'a file of the built page: project scripted');
+  base.skip(base.info().project.name === 'real', 'needs a built page, which the project scripted serves');
 
 export const expectState = (page: Page, wanted: string): Promise<void> =>
   expect(page.locator('body')).toHaveAttribute('data-state', wanted);

@@ -89,7 +89,7 @@ export async function runInWorker({
   }
 }
 
-/** Milliseconds without a step after which a loop is ended. The slowest step that was measured took some seconds. */
+/** Milliseconds without a step after which a loop is ended. The limit ends loops that run forever, so it is generous. */
 const SILENT_MS = 120_000;
 
 function answer(worker: Worker, request: LoopRequest, onStep: (step: LoopStep) => void): Promise<LoopFacts> {

@@ -80,7 +80,7 @@ export function routes(run: ServedRun): Routes {
     request: HttpRequest,
     place: EpisodeName,
     known?: ClientTrajectory,
-    api?: Pick<Translated, 'names' | 'unread'>,
+    api?: Pick<Translated, 'names' | 'ignored'>,
   ) {
     const { signal, client: owner } = request;
     const call = readRequest(body, groups.served, api);

@@ -4,7 +4,7 @@ import * as v from 'valibot';
 import { parseJson } from '../../../rollout/tools/call.ts';
 import { isObject } from '../../../tasks/toolSchema.ts';
 import { type ApiError, refuse } from './apiError.ts';
-import { unread } from './fields.ts';
+import { ignoredFields } from './fields.ts';
 import { readSome, whole } from './read.ts';
 import type {
   ChatCompletion,
@@ -204,7 +204,13 @@ export function fromMessages(given: unknown): Translated {
     ...(form && { response_format: { type: 'json_schema', json_schema: { name: 'reply', schema: form.schema } } }),
     ...(rest['stream'] === true && { stream_options: { include_usage: true } }),
   };
-  return { body, names: NAMES, unread: unread('messages', given as object), whole: messageOf, events: eventsOf };
+  return {
+    body,
+    names: NAMES,
+    ignored: ignoredFields('messages', given as object),
+    whole: messageOf,
+    events: eventsOf,
+  };
 }
 
 function choiceOf({ type, name }: v.InferOutput<typeof choice>): unknown {

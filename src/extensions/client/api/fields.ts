@@ -86,16 +86,16 @@ const READ = {
 } satisfies Record<string, Record<string, string>>;
 
 /** A nested field without effect, and the fields that its object can have. */
-export interface Unread {
+export interface IgnoredField {
   /** Path of the field, e.g. `tools[].function.strict`. */
   path: string;
   known: readonly string[];
 }
 
 /** Returns the nested fields of a valid request that are not read. Null, empty lists and `strict: false` count as absent. */
-export function unread(api: keyof typeof READ, body: object): Unread[] {
+export function ignoredFields(api: keyof typeof READ, body: object): IgnoredField[] {
   const table: Readonly<Record<string, string>> = READ[api];
-  const found = new Map<string, Unread>();
+  const found = new Map<string, IgnoredField>();
   const visit = (value: unknown, path: string): void => {
     if (Array.isArray(value)) return value.forEach((item) => visit(item, `${path}[]`));
     if (!isObject(value) || !Object.hasOwn(table, path)) return;

@@ -8,7 +8,7 @@ import type { Tool } from '../../../tasks/tool.ts';
 import { type ArgumentSchema, isObject } from '../../../tasks/toolSchema.ts';
 import type { SamplingParams } from '../../../rollout/types.ts';
 import { ApiError, refuse } from './apiError.ts';
-import { HINTS, REFUSED, unread } from './fields.ts';
+import { HINTS, REFUSED, ignoredFields } from './fields.ts';
 import { readSchema } from './jsonSchema.ts';
 import { type ChatMessage, messagesSchema, toolsSchema } from './messages.ts';
 import { between, readBody, recordOf, text, whole } from './read.ts';
@@ -151,7 +151,7 @@ function parameters(vocabSize: number, mostStops: number) {
 export function readRequest(
   body: unknown,
   model: ServedModel,
-  { names, unread: nested }: Partial<Pick<Translated, 'names' | 'unread'>> = {},
+  { names, ignored: nested }: Partial<Pick<Translated, 'names' | 'ignored'>> = {},
 ): CallRequest {
   const { vocabSize, eosTokens } = model;
   const entries = {
@@ -179,7 +179,7 @@ export function readRequest(
         'parallel_tool_calls is false; allowed: true. The model decides how many calls it makes.',
       ),
     );
-  for (const { path, known } of nested ?? unread('chat', body as object)) hint(path, () => unknown(path, known));
+  for (const { path, known } of nested ?? ignoredFields('chat', body as object)) hint(path, () => unknown(path, known));
   const jsonSchema = format && jsonSchemaOf(format, hint);
   const required = requiredTools(given.tool_choice, tools);
   const constrained = required ? 'tool_choice' : jsonSchema && 'response_format';

@@ -6,7 +6,7 @@
 import * as v from 'valibot';
 import { isObject } from '../../../tasks/toolSchema.ts';
 import { refuse } from './apiError.ts';
-import { unread } from './fields.ts';
+import { ignoredFields } from './fields.ts';
 import { readSome, whole } from './read.ts';
 import type {
   ChatCompletion,
@@ -257,7 +257,7 @@ export function fromResponses(given: unknown, kept: KeptResponses): Translated {
     body,
     episode: episodeIn(previous) ?? episodeOfItems((given as { input?: unknown }).input),
     names: NAMES,
-    unread: unread('responses', given as object),
+    ignored: ignoredFields('responses', given as object),
     whole: (completion) => wholeOf(answer, completion),
     events: (chunks) => eventsOf(answer, chunks),
   };

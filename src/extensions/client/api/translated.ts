@@ -4,7 +4,7 @@
 
 import * as v from 'valibot';
 import { ApiError } from './apiError.ts';
-import type { Unread } from './fields.ts';
+import type { IgnoredField } from './fields.ts';
 import type { ChatCompletion, ChatCompletionChunk, FinishReason, Logprobs, ToolCallShape, Usage } from './shapes.ts';
 
 /** A server-sent event of a streamed answer. Its type is also the event's name. */
@@ -22,7 +22,7 @@ export interface Translated {
   /** Names of parameters in the other API, by their names in chat completions. Errors and hints are reported with these names. */
   names: Readonly<Record<string, string>>;
   /** Nested fields of the request in the other API that are not read. */
-  unread: readonly Unread[];
+  ignored: readonly IgnoredField[];
   /** Converts a complete chat completion to an answer of the other API. */
   whole(completion: ChatCompletion): object;
   /** Converts a streamed chat completion to events of the other API. */
