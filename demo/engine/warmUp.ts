@@ -68,8 +68,9 @@ export class WarmUp {
 /** Milliseconds of idle time before a step is timed. */
 const IDLE_MS = 1000;
 
-/** Waits a second. Returns false if `signal` aborted meanwhile, or if the page is hidden. */
+/** Waits a second. Returns false, at once, if `signal` has aborted or aborts meanwhile. Also returns false if the page is hidden. */
 async function isIdle(signal: AbortSignal): Promise<boolean> {
+  if (signal.aborted) return false; // its event has been dispatched already
   await new Promise<void>((resolve) => {
     signal.addEventListener('abort', () => resolve());
     setTimeout(resolve, IDLE_MS);
