@@ -198,13 +198,19 @@ test('Start can be pressed before the GPU has answered: the run starts afterward
   await expect(page.getByRole('button', { name: 'Start' })).toBeDisabled();
 });
 
-test('the page pauses between steps, resumes, stops after a step, and stops immediately while it loads', async ({
+test('the page starts while it warms up, pauses, resumes, stops after a step, and immediately while it loads', async ({
   page,
   engine,
 }) => {
   engine.upTo(0);
-  await openPage(page, { ...TINY, steps: 5 });
+  engine.upTo(0, 'load');
+  await holdLimit(page, 1000); // of idleness, before the page times a step of this size: Start must not wait for it
+  const sizes = { n: 32, 'data.maxResponseLength': 160, 'rollout.maxNumSeqs': 64 };
+  await openPage(page, { ...TINY, ...sizes, steps: 5 });
+  await engine.held('load');
   await page.getByRole('button', { name: 'Start' }).click();
+  await expectState(page, 'loading');
+  engine.upTo(Infinity, 'load');
   await expectState(page, 'running');
   await expect(page.locator('#loss')).toHaveText('Shown after the first step.');
   engine.upTo(1);
