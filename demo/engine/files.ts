@@ -17,13 +17,21 @@ export interface LoadedModel<Weights> extends Omit<ModelCheckpoint, 'weights'> {
   tokenizerConfigJson: Record<string, unknown>;
 }
 
-/** Returns the checkpoint of a folder that is shipped with the page, such as checkpoints/gsm8k-tool. Throws InputError. */
+/**
+ * Returns the checkpoint of a folder that is shipped with the page, such as checkpoints/gsm8k-tool. Fetches all its files at the same time.
+ * Throws InputError.
+ */
 export async function fetchShipped(path: string): Promise<LoadedModel<TensorMap>> {
-  const checkpoint = await loadCheckpoint(async (name) => {
-    const url = CHECKPOINTS[`../../${path}/${name}`];
-    return url ? fetchBytes(url, `${path}/${name}`, true) : undefined;
-  });
-  return withTokenizer(path, checkpoint);
+  const folder = `../../${path}/`;
+  const files = new Map<string, Promise<Uint8Array<ArrayBuffer>>>();
+  for (const [file, url] of Object.entries(CHECKPOINTS)) {
+    if (!file.startsWith(folder)) continue;
+    const name = file.slice(folder.length);
+    const bytes = fetchBytes(url, `${path}/${name}`, true);
+    bytes.catch(() => {}); // loadCheckpoint reports the first error
+    files.set(name, bytes);
+  }
+  return withTokenizer(path, await loadCheckpoint(async (name) => files.get(name)));
 }
 
 /**

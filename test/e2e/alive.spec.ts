@@ -13,9 +13,14 @@ const lines = async (page: Page) => untimed(await downloadedLines(page));
 
 test("the untrained model's tries before Start do not change a run", async ({ page, engine }) => {
   let fetched = 0;
+  let isFetched = () => {};
+  const weights = new Promise<void>((resolve) => (isFetched = resolve));
   page.on('request', (request) => {
-    if (/model[\w-]*\.safetensors$/.test(request.url())) fetched++; // vite's own modules have other names
+    if (!/model[\w-]*\.safetensors$/.test(request.url())) return; // vite's own modules have other names
+    fetched++;
+    isFetched();
   });
+  await page.route(/\/config[\w-]*\.json$/, (route) => weights.then(() => route.continue())); // the weights do not wait for it
   await openPage(page, { ...SMALL, 'trainer.valBeforeTrain': true });
   await expect(tries(page).first()).toBeVisible();
   await expectPoints(page, 'reward', 0);
