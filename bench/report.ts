@@ -2,7 +2,6 @@
 
 import type { AdapterSummary } from '../src/gpu/device.ts';
 import type { TableSource } from '../src/model/kernels/tuning.ts';
-import type { AsyncScheduling } from '../src/rollout/server/server.ts';
 
 export interface MatmulResult {
   /** Kind of product. nn: y = x b. tn: the weight gradient y += a^T b. */
@@ -117,11 +116,6 @@ export interface Report {
    * prompt per reply. `ms`: milliseconds per sample, by number of samples judged together.
    */
   rubric?: { rows: { shared: number; whole: number }; ms: Record<string, number> };
-  /**
-   * Only on request: the same steps with each value of rollout.asyncScheduling. `genS`: total seconds of generation. `idleShare`: median
-   * share of the step in which the device was idle.
-   */
-  asyncScheduling?: Record<AsyncScheduling, { genS: number; idleShare?: number }>;
   /** The three pipelines on one device with the same searches; see bench/pipelines.ts. */
   pipelines?: { samples: number } & Record<
     'onPolicy' | 'oneStepOff' | 'fullyAsync',
@@ -277,8 +271,6 @@ export function table(report: Report): string {
     row('rubric, rows a sample', `${rows.shared}, ${rows.whole} unshared`);
     for (const [samples, each] of Object.entries(ms)) row(`rubric, ${samples} at once`, `${fixed(each)} ms a sample`);
   }
-  for (const [kind, { genS, idleShare }] of Object.entries(report.asyncScheduling ?? {}))
-    row(`async scheduling ${kind}`, `${fixed(genS)} s`, `${percent(idleShare)} idle`);
   if (report.pipelines) {
     const { samples, ...measured } = report.pipelines;
     for (const [name, { seconds, idleShare, staleShare }] of Object.entries(measured))

@@ -155,8 +155,8 @@ function rolloutOf(
 ): Pick<DeviceEngine, 'rollout' | 'checkpointEngine' | 'receiver'> {
   const { isHere, hasCopy, receives } = rolloutPlace(spec);
   if (!spec.rollout || !isHere) return { rollout: noRollout };
-  const { preemption, kvCache, asyncScheduling, repeatable, speculative } = spec;
-  const options = { preemption, kvCache, asyncScheduling, repeatable, vocabulary, speculative };
+  const { preemption, kvCache, repeatable, speculative } = spec;
+  const options = { preemption, kvCache, repeatable, vocabulary, speculative };
   const model = hasCopy ? allocateCopy(gpu, policy) : policy;
   const rollout = new WgslRolloutEngine(gpu, model, spec.rollout, options);
   const changeWeights = rollout.changeWeights.bind(rollout);
