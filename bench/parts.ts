@@ -90,8 +90,8 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
     if (host.profileCost) report.profile = await host.profileCost(gpu, quick);
     else host.say('profile: only in Node, where a run writes it to files');
   },
-  async large({ gpu, report }) {
-    report.large = await benchLarge(gpu);
+  async large(bench) {
+    bench.report.large = await benchLarge(bench);
   },
   async scaling({ gpu, report, quick }) {
     report.scaling = await benchScaling(gpu, quick);

@@ -41,7 +41,11 @@ export interface TrainResult extends Rate {
   ratio?: { tfjs?: number; jaxjs?: number };
 }
 
-interface DecodeResult extends Rate {
+interface KernelRate extends Rate {
+  kernels?: KernelTimes;
+}
+
+interface DecodeResult extends KernelRate {
   /** Time by kernel of a short generation, including its prompt. */
   kernels?: KernelTimes;
   /** webgrpo's tokens per second divided by the peer's. */
@@ -99,8 +103,8 @@ export interface Report {
   }[];
   train?: TrainResult;
   scaling?: ({ change: string } & Rate)[];
-  /** Only on request: a model with 12 layers, hidden size 768 and vocabulary 32k. */
-  large?: { parameters: number; decode: Record<string, Rate>; train: Rate };
+  /** Only on request: SmolLM2-135M's shape with LoRA. The kernels are of one decode step, and of one training step. */
+  large?: { parameters: number; decode: Record<string, KernelRate>; train: KernelRate };
   step?: {
     /** 'random' weights never stop a sample early, so the step takes longer than with a checkpoint. */
     weights: 'checkpoint' | 'random';
@@ -249,8 +253,12 @@ export function table(report: Report): string {
   if (report.large) {
     const { parameters, decode, train } = report.large;
     const name = `${(parameters / 1e6).toFixed(0)} M parameters`;
-    for (const [sequences, each] of Object.entries(decode)) row(`${name}, decode ${sequences}`, ...rateCells(each));
+    for (const [sequences, each] of Object.entries(decode)) {
+      row(`${name}, decode ${sequences}`, ...rateCells(each));
+      kernelRows(each.kernels, row);
+    }
     row(`${name}, train`, ...rateCells(train));
+    kernelRows(train.kernels, row);
   }
   if (report.step) {
     for (const [phase, s] of Object.entries(report.step.phases)) row(`GRPO step, ${phase}`, `${fixed(s)} s`);

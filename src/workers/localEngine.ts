@@ -83,9 +83,10 @@ export async function createDeviceEngine(asked: DeviceSpec, around: Surroundings
   const gpu = await Gpu.create({ maxBytes: cap ?? Infinity });
   try {
     const maxBytes = cap ?? around.machineBytes ?? Infinity;
-    const sizes = fitted({ ...(await withOfferedDtype(asked)), maxArenaBytes: gpu.maxArenaBytes }, maxBytes);
+    const { adapter: adapterSummary, maxArenaBytes } = gpu;
+    const sizes = fitted({ ...(await withOfferedDtype(asked)), adapterSummary, maxArenaBytes }, maxBytes);
     const items = checkPlan(sizes, maxBytes);
-    checkBindings(sizes, gpu.maxArenaBytes);
+    checkBindings(sizes, maxArenaBytes);
     around.onPlan?.(sizes, items);
     const tiles = await applyTuning(gpu, sizes.kernelTuning ?? 'auto', around.tuning);
     const engine = await buildEngine(gpu, sizes, around).catch((error: unknown) => {
