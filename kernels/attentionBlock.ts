@@ -28,7 +28,7 @@ type Shape = Pick<AttentionTile, 'D' | 'rows'>;
  * Groups of threads that add to different rows: each thread of a group has 4 columns. `sums` is the number of rows of a thread: row number m
  * of a thread is row `group + m * groups` of the workgroup.
  */
-function groupsOf({ D, rows: R }: Shape): { groups: number; sums: number } {
+function threadRows({ D, rows: R }: Shape): { groups: number; sums: number } {
   const groups = Math.min(R, Math.floor((BLOCK * 4) / D));
   return { groups, sums: Math.ceil(R / groups) };
 }
@@ -51,7 +51,7 @@ const print = ({ D, rows: R, file, checked, bindings, vectors, weights, heads, b
 // ${file}_d${D}.wgsl for hardware GPUs; same inputs, same outputs.
 //
 // Grid      a workgroup of ${BLOCK} threads per (${R > 1 ? `${R} neighbouring rows` : 'row'}, head), heads fastest. Of a block of ${BLOCK} terms of the sums, each thread
-//           computes one term's weight for every row; then each thread adds all terms to 4 columns of ${groupsOf({ D, rows: R }).sums === 1 ? 'one row' : `${groupsOf({ D, rows: R }).sums} rows`}.
+//           computes one term's weight for every row; then each thread adds all terms to 4 columns of ${threadRows({ D, rows: R }).sums === 1 ? 'one row' : `${threadRows({ D, rows: R }).sums} rows`}.
 // Numerics  the sums of ${file}_d${D}.wgsl in the same order: the same bits.
 // Checked   against ${checked[0]}() in src/extensions/verify/reference/ops.ts by test/gpu/${checked[1]}.test.ts. Printed by
 //           kernels/attentionBlock.ts.
@@ -86,8 +86,8 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let group = tid / D4;
 ${indent(
   2,
-  range(groupsOf({ D, rows: R }).sums).map(
-    (m) => `let r${m} = min(group + ${m * groupsOf({ D, rows: R }).groups}u, ${R - 1}u);`,
+  range(threadRows({ D, rows: R }).sums).map(
+    (m) => `let r${m} = min(group + ${m * threadRows({ D, rows: R }).groups}u, ${R - 1}u);`,
   ),
 )}
   let vHead = params.K * D4;
@@ -104,7 +104,7 @@ const overBlocks = (
   load: (u: number) => string[],
   add: (u: number, m: number) => string[],
 ) => {
-  const { groups, sums } = groupsOf(shape);
+  const { groups, sums } = threadRows(shape);
   return [
     `for (var first = 0u; first < terms; first += ${BLOCK}u) {`,
     '  {',
@@ -144,7 +144,7 @@ const keyOf = (i: string) => `select(span.z + ${i} - prefix, span.x + ${i}, ${i}
  */
 const overRuns = (shape: Shape, before: string[], loop: string[], after: (m: number) => string[]) => {
   const { rows: R, D } = shape;
-  const { groups, sums } = groupsOf(shape);
+  const { groups, sums } = threadRows(shape);
   const rowOfTile = (r: string) => `min(start + ${r}, end - 1u)`;
   return `  let kHead = head / (params.H / params.K) * D4;
   let stop = min(tile + ${R}u, params.N);
@@ -189,7 +189,7 @@ ${indent(
 /** Prints the forward kernel for head dim D, with R rows per workgroup. */
 export function blockForward(shape: Shape): string {
   const n = shape.D / 4;
-  const { sums } = groupsOf(shape);
+  const { sums } = threadRows(shape);
   const loop = [
     ...range(sums).map((m) => `var o${m} = vec4f(); var top${m} = -3.0e38; var sum${m} = 0.0;`),
     ...overBlocks(
@@ -233,7 +233,7 @@ export function blockForward(shape: Shape): string {
 export function blockBackwardQ(shape: Shape): string {
   const { D, rows: R } = shape;
   const n = D / 4;
-  const { sums } = groupsOf(shape);
+  const { sums } = threadRows(shape);
   const loop = [
     // Every thread needs delta and lse of all rows.
     ...range(R).flatMap((r) => [
@@ -286,7 +286,7 @@ export function blockBackwardQ(shape: Shape): string {
 export function blockBackwardKV(shape: Shape): string {
   const { D, rows: R } = shape;
   const n = D / 4;
-  const { groups, sums } = groupsOf(shape);
+  const { groups, sums } = threadRows(shape);
   const pair = (i: string) => `((tile + ${i} / share) * params.H + head * share + ${i} % share)`;
   const keyRow = (r: string) => `min(tile + ${r}, params.N - 1u)`;
   const loop = [
