@@ -3,7 +3,7 @@ import codeBwdKv from '../../../kernels/attention_bwd_kv.wgsl?raw';
 import codeBwdQ from '../../../kernels/attention_bwd_q.wgsl?raw';
 import { printAttention, printAttentionBwdKv, printAttentionBwdQ } from '../../../kernels/attention.ts';
 import type { AttentionTile } from '../../../kernels/attentionShared.ts';
-import { adapterFamily, sharingLanes } from '../adapterFamily.ts';
+import { sharingLanes } from '../adapterFamily.ts';
 import type { Gpu, View } from '../device.ts';
 import { defineKernel, type Kernel, kernelFamily } from '../kernel.ts';
 import { expectElements } from '../view.ts';
@@ -86,7 +86,7 @@ const backwardKv = forHeadDim(attentionBwdKvKernel, printAttentionBwdKv);
 /** Returns the forms that this adapter supports for a head dim, the fastest first, for rows of one sequence. */
 export function attentionForms({ adapter }: Gpu, D: number): AttentionForm[] {
   if (!isPrinted(D)) return ['tiled'];
-  if (adapterFamily(adapter) === 'wide') return ['block', 'block1', 'tiled'];
+  if (!adapter.isSoftware) return ['block', 'block1', 'tiled'];
   return sharingLanes(adapter) > 0 ? ['shared', 'tiled', 'block', 'block1'] : ['tiled', 'block', 'block1'];
 }
 
