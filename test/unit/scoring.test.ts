@@ -200,6 +200,8 @@ describe('several named rewards', () => {
     await expect(scored('#### 42', withRewardWeights(task, { said: 1 }).reward)).rejects.toThrow(
       'reward.weights names "said", but the named rewards of task "t" are correct, format, code, step (problem "train-0")',
     );
+    const one = withRewardWeights({ ...task, reward: (() => 1) as never }, { said: 1 }).reward;
+    await expect(scored('#### 42', one)).rejects.toThrow('The reward of problem "train-0" is 1. Return { score, acc }');
   });
 
   test('senseless weights are reported', async () => {
