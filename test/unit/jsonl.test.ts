@@ -481,8 +481,8 @@ describe("a reward of one's own", () => {
       'export const x = 1',
       /^task\.options\.module \S+: it has no default export that is a function\. Write "export default/,
     ],
-    ['throw new Error("top")', /^task\.options\.module \S+ does not load: top\.$/],
-    ['throw undefined', /does not load: undefined\.$/],
+    ['throw new Error("top")', /^task\.options\.module \S+ does not load: top \(\S+:1:\d+\)\. Correct the file\.$/],
+    ['throw undefined', /does not load: undefined\. Correct the file\.$/],
     ['export default (', /does not load: /],
   ])('the module %s is refused', async (code, message) => {
     await expect(opened(code)).rejects.toThrow(message);
@@ -515,7 +515,7 @@ describe("a reward of one's own", () => {
   test('a module that is missing, not named, or not needed is an error', async () => {
     const open = (options: Record<string, string>) => openTask({ name: 'jsonl', timeoutS: 60, path, options });
     await expect(open({ reward: 'module', module: 'nope.mjs' })).rejects.toThrow(
-      'task.options.module: there is no nope.mjs.',
+      /^task\.options\.module: there is no nope\.mjs in \S+\. Give the path of a \.js or \.ts file\.$/,
     );
     await expect(open({ reward: 'module' })).rejects.toThrow(/^task\.options\.module is missing; /);
     await expect(open({ reward: 'exact', module: 'x.mjs' })).rejects.toThrow(
