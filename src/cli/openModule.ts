@@ -60,7 +60,7 @@ function packageFile(name: string): string {
     if (at === dirname(at)) break;
   }
   throw new InputError(
-    `task.module is "${name}", which is neither a file nor a package that is installed here: npm install it, or write ./NAME.js for a file.`,
+    `task.module is "${name}", which is neither a file nor a package that is installed here. Install it with npm, or write ./NAME.js for a file.`,
   );
 }
 
@@ -71,7 +71,9 @@ function entryOf(root: string, subpath: string): string {
   const isTable = typeof exports === 'object' && exports !== null && Object.keys(exports).some((key) => key[0] === '.');
   const target = targetOf(isTable ? (exports as Record<string, unknown>)[subpath] : exports);
   if (target !== undefined && (isTable || subpath === '.')) return target;
-  throw new InputError(`task.module: the package in ${root} does not export "${subpath}" for import.`);
+  throw new InputError(
+    `task.module: the package in ${root} does not export "${subpath}" for import. Name one of its exports.`,
+  );
 }
 
 function targetOf(target: unknown): string | undefined {
@@ -92,7 +94,7 @@ function sourceOf(path: string) {
     const wanted = fileURLToPath(address);
     const real = existsSync(wanted) ? realpathSync(wanted) : wanted;
     if (!real.startsWith(dirname(file) + sep))
-      throw new InputError(`task.module: ${wanted} is a link out of the folder of ${file}.`);
+      throw new InputError(`task.module: ${wanted} is a link out of the folder of ${file}. Copy the file there.`);
     return isTypeScript(real) ? stripped(real) : readText(real);
   };
   return { entry: pathToFileURL(file).href, root, read };

@@ -182,19 +182,22 @@ describe('a row', () => {
   });
 
   test.each<[Partial<Record<keyof Problem, unknown>>, string]>([
-    [{}, 'Problem "p" names no environment; the environments of task "mine" are: counter, other.'],
+    [{}, 'Problem "p" names no environment; the environments of task "mine" are: counter, other. Name one of them.'],
     [
       { environment: 'otter' },
-      'Problem "p" names the environment "otter"; the environments of task "mine" are: counter, other.',
+      'Problem "p" names the environment "otter"; the environments of task "mine" are: counter, other. Name one of them.',
     ],
-    [{ environment: 7 }, 'Problem "p" names the environment 7; the environments of task "mine" are: counter, other.'],
+    [
+      { environment: 7 },
+      'Problem "p" names the environment 7; the environments of task "mine" are: counter, other. Name one of them.',
+    ],
     [
       { environment: 'other', tools: ['read'] },
-      'Problem "p" names the tool "read"; the tools of task "mine" are: calculator, end.',
+      'Problem "p" names the tool "read"; the tools of task "mine" are: calculator, end. Name one of them.',
     ],
     [
       { environment: 'other', tools: 'end' },
-      'Problem "p" has the tools "end". Give a list of names. The tools of task "mine" are: calculator, end.',
+      'Problem "p" has the tools "end"; the tools of task "mine" are: calculator, end. Give a list of names.',
     ],
   ])('%j is one sentence, and nothing is started', async (row, message) => {
     log = [];

@@ -227,9 +227,9 @@ describe('GSM8K JSONL', () => {
   });
 
   test.each([
-    ['{"question": 1', /^f, line 2: not valid JSON \(.*\)\.$/],
-    ['[1]', /^f, line 2: expected a JSON object, found \[1\]\.$/],
-    ['7', /^f, line 2: expected a JSON object, found 7\.$/],
+    ['{"question": 1', /^f, line 2: not valid JSON \(.*\)\. Write one JSON object per line\.$/],
+    ['[1]', /^f, line 2: \[1\] is not a JSON object\. Write one JSON object per line\.$/],
+    ['7', /^f, line 2: 7 is not a JSON object\. Write one JSON object per line\.$/],
     ['{"question": "q"}', /^f, line 2: expected text under "question" and "answer", found \{"question": "q"\}\.$/],
     [line(' ', '#### 1'), /^f, line 2: expected text under "question" and "answer"/],
     [line('q', '#### ...'), /^f, line 2: the answer does not end in "#### N"; it ends in \.\.\.#### \.\.\.$/],

@@ -14,6 +14,7 @@ import { decodePlain, encodePlain } from '../../src/extensions/sandbox/plain.ts'
 import { type IsolatedLimits, isolatedTask } from '../../src/extensions/modules/isolated.ts';
 import { fetchSource, SOURCE_LIMITS } from '../../src/extensions/modules/source.ts';
 import { Guest } from '../../src/extensions/sandbox/sandbox.ts';
+import { checkedTask } from '../../src/tasks/checkedTask.ts';
 import type { Rng } from '../../src/tasks/random.ts';
 import type { Problem, ScoredSample, Task } from '../../src/tasks/task.ts';
 import { portOf } from '../hubServer.ts';
@@ -454,7 +455,8 @@ describe('in Node', () => {
       'The result of ask() of task "mine" is "x". Return a list of messages',
     ],
   ])('a file with %j: one error message of two sentences', async (parts, call, sentence) => {
-    const task = await moduleTask(write(`${Math.random()}.mjs`, moduleOf(parts)), { timeoutS: 0.1 });
+    const opened = await moduleTask(write(`${Math.random()}.mjs`, moduleOf(parts)));
+    const task = checkedTask(opened, Object.values(parts).join().includes(promise) ? SHORT_MS : HANG_LIMITS.timeoutMs);
     const error: unknown = await (async () => call(task))().catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(InputError);
     expect((error as Error).message).toContain(sentence);
@@ -482,7 +484,8 @@ describe('in Node', () => {
     ],
     [moduleOf().replace('heldOut:', 'held_out:'), 'Did you mean "heldOut"? Rename it.'],
   ])('the file %j is refused', async (text, message) => {
-    await expect(moduleTask(write(`${Math.random()}.mjs`, text), { timeoutS: 0.1 })).rejects.toThrow(message);
+    const limit = { timeoutS: (text.includes(promise) ? SHORT_MS : HANG_LIMITS.timeoutMs) / 1000 };
+    await expect(moduleTask(write(`${Math.random()}.mjs`, text), limit)).rejects.toThrow(message);
   });
 
   test('a task that is an instance of a class keeps its methods', async () => {

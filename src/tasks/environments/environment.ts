@@ -99,7 +99,7 @@ export function defineEnvironment<State, const Schemas extends Record<string, To
 ): Environment {
   const { name, tools } = definition;
   if (!/^[\w.-]{1,64}$/.test(name))
-    throw new InputError(`An environment is named "${name}"; allowed: 1 to 64 letters, digits, ., _ and -.`);
+    throw new InputError(`An environment is named "${name}"; allowed: 1 to 64 letters, digits, ., _ and -. Rename it.`);
   if (!definition.step && Object.keys(tools ?? {}).length === 0)
     throw new InputError(`Environment "${name}" has neither step nor tools. Give it one of them.`);
   if (!definition.save !== !definition.restore)
