@@ -88,6 +88,8 @@ describe('a failing reward function ends in one error message, or in a sample wi
   test.each<[string, () => unknown, RegExp]>([
     ['undefined', () => undefined, /^The reward of problem "train-0" is undefined\. Return \{ score, acc \}/],
     ['null', () => null, /is null\. Return/],
+    ['a long text', () => 'x'.repeat(300), /is "x{99}\.\.\.\. Return/],
+    ['a bigint', () => 1n, /is a bigint\. Return/],
     [
       '1e200',
       () => ({ score: 1e200, acc: 1 }),
