@@ -3,7 +3,7 @@
 import type { Gpu } from '../src/gpu/device.ts';
 import type { ModelConfig } from '../src/model/config.ts';
 import type { PackedBatch, TrainLoss } from '../src/model/engine.ts';
-import { createModel, type LlamaModel } from '../src/model/llama.ts';
+import { createModel, type LlamaModel, type ModelOptions } from '../src/model/llama.ts';
 import { packGroups, type SequenceGroup } from '../src/model/packing.ts';
 import { initWeights } from '../src/model/params.ts';
 
@@ -33,8 +33,13 @@ export const ADAMW = { lr: 1e-4, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay
 export const trainShape = (quick: boolean): [number, number] => (quick ? [4, 32] : [16, 64]);
 
 /** Creates a model with random weights. */
-export function randomModel(gpu: Gpu, config: ModelConfig, maxPositions = config.maxPositionEmbeddings): LlamaModel {
-  const model = createModel(gpu, config, maxPositions);
+export function randomModel(
+  gpu: Gpu,
+  config: ModelConfig,
+  maxPositions = config.maxPositionEmbeddings,
+  options?: ModelOptions,
+): LlamaModel {
+  const model = createModel(gpu, config, maxPositions, options);
   model.weights.importTensors(initWeights(config, 1));
   return model;
 }

@@ -4,7 +4,6 @@ import type { Gpu } from '../src/gpu/device.ts';
 import { describe, InputError } from '../src/errors.ts';
 import { applyTuning } from '../src/model/kernels/tuning.ts';
 import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
-import { benchAsyncScheduling } from './asyncScheduling.ts';
 import { benchAsyncTools } from './asyncTools.ts';
 import type { Bench, Host } from './bench.ts';
 import { benchAllDecode, benchPrefill } from './decode.ts';
@@ -76,9 +75,6 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
   async rubric({ gpu, host, report, quick }) {
     report.rubric = await benchRubric(gpu, await host.loadStep(quick));
   },
-  async 'async-scheduling'({ gpu, host, report, quick }) {
-    report.asyncScheduling = await benchAsyncScheduling(gpu, await host.loadStep(quick), quick ? 2 : 9);
-  },
   async 'async-tools'({ gpu, host, report, quick }) {
     const { tokenizerJson, tokenizerConfigJson } = (await host.loadStep(quick)).loaded;
     report.asyncTools = await benchAsyncTools(gpu, quick, new ChatTokenizer(tokenizerJson, tokenizerConfigJson));
@@ -94,8 +90,8 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
     if (host.profileCost) report.profile = await host.profileCost(gpu, quick);
     else host.say('profile: only in Node, where a run writes it to files');
   },
-  async large({ gpu, report }) {
-    report.large = await benchLarge(gpu);
+  async large(bench) {
+    bench.report.large = await benchLarge(bench);
   },
   async scaling({ gpu, report, quick }) {
     report.scaling = await benchScaling(gpu, quick);
@@ -103,18 +99,7 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
 };
 
 /** Parts that run only if named. They explain why code is built as it is, not how fast a run is. */
-const ON_REQUEST = [
-  'micro',
-  'tiles',
-  'quantized',
-  'speculative',
-  'skip',
-  'rubric',
-  'async-scheduling',
-  'stream',
-  'pipelines',
-  'large',
-];
+const ON_REQUEST = ['micro', 'tiles', 'quantized', 'speculative', 'skip', 'rubric', 'stream', 'pipelines', 'large'];
 
 /** Returns all parts, or those named, separated by commas. Throws InputError. */
 export function partNames(only: string | undefined): string[] {

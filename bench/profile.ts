@@ -5,11 +5,15 @@ import { type Effort, secondsOf } from '../src/extensions/limits/index.ts';
 
 type Dispatch = Gpu['dispatch'];
 
-/** Returns times by kernel name, summed over one `step`. Replays overwrite or add to outputs, which does not affect times. */
+/**
+ * Returns times by kernel name, summed over one `step`. Replays overwrite or add to outputs, which does not affect times.
+ * @param withSizes true to list products of different sizes separately
+ */
 export async function kernelTimes(
   gpu: Gpu,
   step: () => Promise<void>,
   effort: Effort,
+  withSizes = false,
 ): Promise<Record<string, { calls: number; ms: number }>> {
   const calls = await dispatchesOf(gpu, step);
   const kinds = new Map<string, Parameters<Dispatch>[]>();
@@ -20,7 +24,8 @@ export async function kernelTimes(
   }
   const times: Record<string, { calls: number; ms: number }> = {};
   for (const same of kinds.values()) {
-    const entry = (times[same[0][0].name] ??= { calls: 0, ms: 0 });
+    const [{ name }, , { M, N, K }] = same[0];
+    const entry = (times[withSizes && M ? `${name} ${M} x ${N} x ${K}` : name] ??= { calls: 0, ms: 0 });
     const seconds = await secondsOf(gpu, () => gpu.dispatch(...same[0]), effort);
     entry.calls += same.length;
     entry.ms += same.length * seconds * 1000;

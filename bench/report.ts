@@ -2,7 +2,6 @@
 
 import type { AdapterSummary } from '../src/gpu/device.ts';
 import type { TableSource } from '../src/model/kernels/tuning.ts';
-import type { AsyncScheduling } from '../src/rollout/server/server.ts';
 
 export interface MatmulResult {
   /** Kind of product. nn: y = x b. tn: the weight gradient y += a^T b. */
@@ -42,7 +41,11 @@ export interface TrainResult extends Rate {
   ratio?: { tfjs?: number; jaxjs?: number };
 }
 
-interface DecodeResult extends Rate {
+interface KernelRate extends Rate {
+  kernels?: KernelTimes;
+}
+
+interface DecodeResult extends KernelRate {
   /** Time by kernel of a short generation, including its prompt. */
   kernels?: KernelTimes;
   /** webgrpo's tokens per second divided by the peer's. */
@@ -100,8 +103,8 @@ export interface Report {
   }[];
   train?: TrainResult;
   scaling?: ({ change: string } & Rate)[];
-  /** Only on request: a model with 12 layers, hidden size 768 and vocabulary 32k. */
-  large?: { parameters: number; decode: Record<string, Rate>; train: Rate };
+  /** Only on request: SmolLM2-135M's shape with LoRA. The kernels are of one decode step, and of one training step. */
+  large?: { parameters: number; decode: Record<string, KernelRate>; train: KernelRate };
   step?: {
     /** 'random' weights never stop a sample early, so the step takes longer than with a checkpoint. */
     weights: 'checkpoint' | 'random';
@@ -117,11 +120,6 @@ export interface Report {
    * prompt per reply. `ms`: milliseconds per sample, by number of samples judged together.
    */
   rubric?: { rows: { shared: number; whole: number }; ms: Record<string, number> };
-  /**
-   * Only on request: the same steps with each value of rollout.asyncScheduling. `genS`: total seconds of generation. `idleShare`: median
-   * share of the step in which the device was idle.
-   */
-  asyncScheduling?: Record<AsyncScheduling, { genS: number; idleShare?: number }>;
   /** The three pipelines on one device with the same searches; see bench/pipelines.ts. */
   pipelines?: { samples: number } & Record<
     'onPolicy' | 'oneStepOff' | 'fullyAsync',
@@ -255,8 +253,12 @@ export function table(report: Report): string {
   if (report.large) {
     const { parameters, decode, train } = report.large;
     const name = `${(parameters / 1e6).toFixed(0)} M parameters`;
-    for (const [sequences, each] of Object.entries(decode)) row(`${name}, decode ${sequences}`, ...rateCells(each));
+    for (const [sequences, each] of Object.entries(decode)) {
+      row(`${name}, decode ${sequences}`, ...rateCells(each));
+      kernelRows(each.kernels, row);
+    }
     row(`${name}, train`, ...rateCells(train));
+    kernelRows(train.kernels, row);
   }
   if (report.step) {
     for (const [phase, s] of Object.entries(report.step.phases)) row(`GRPO step, ${phase}`, `${fixed(s)} s`);
@@ -277,8 +279,6 @@ export function table(report: Report): string {
     row('rubric, rows a sample', `${rows.shared}, ${rows.whole} unshared`);
     for (const [samples, each] of Object.entries(ms)) row(`rubric, ${samples} at once`, `${fixed(each)} ms a sample`);
   }
-  for (const [kind, { genS, idleShare }] of Object.entries(report.asyncScheduling ?? {}))
-    row(`async scheduling ${kind}`, `${fixed(genS)} s`, `${percent(idleShare)} idle`);
   if (report.pipelines) {
     const { samples, ...measured } = report.pipelines;
     for (const [name, { seconds, idleShare, staleShare }] of Object.entries(measured))

@@ -1,5 +1,6 @@
 /** Prints attention's WGSL for one head dim. WGSL has no unroll, so the registers are written out here. */
 
+import { blockBackwardKV, blockBackwardQ, blockForward } from './attentionBlock.ts';
 import { type AttentionTile, sharedBackwardKV, sharedBackwardQ, sharedForward } from './attentionShared.ts';
 import { dot, each, FOLD, indent, range } from './text.ts';
 
@@ -296,13 +297,17 @@ ${indent(
 `;
 }
 
+type Printer = (tile: AttentionTile) => string;
+const printer =
+  (block: Printer, shared: Printer, own: Printer): Printer =>
+  (tile) =>
+    (tile.block ? block : tile.lanes ? shared : own)(tile);
+
 /** Returns the WGSL of the forward kernel. */
-export const printAttention = (tile: AttentionTile): string => (tile.lanes ? sharedForward(tile) : forward(tile));
+export const printAttention = printer(blockForward, sharedForward, forward);
 
 /** Returns the WGSL of the backward kernel that computes dq and delta. */
-export const printAttentionBwdQ = (tile: AttentionTile): string =>
-  tile.lanes ? sharedBackwardQ(tile) : backwardQ(tile);
+export const printAttentionBwdQ = printer(blockBackwardQ, sharedBackwardQ, backwardQ);
 
 /** Returns the WGSL of the backward kernel that computes the gradients of k and v. */
-export const printAttentionBwdKv = (tile: AttentionTile): string =>
-  tile.lanes ? sharedBackwardKV(tile) : backwardKV(tile);
+export const printAttentionBwdKv = printer(blockBackwardKV, sharedBackwardKV, backwardKV);

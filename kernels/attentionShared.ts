@@ -10,6 +10,8 @@ export interface AttentionTile {
   rows: number;
   /** Lanes of a subgroup that load each key together; 0 = every thread loads its own keys. */
   lanes: number;
+  /** True for the kernels of kernels/attentionBlock.ts. */
+  block?: boolean;
 }
 
 type Binding = [access: string, name: string, type: string];

@@ -42,15 +42,30 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let s = u32(j >= params.end0) + u32(j >= params.end1);
   let gap = select(select(params.gap2, params.gap1, s == 1u), params.gap0, s == 0u);
   let last = params.N - 1u;
-  var at0 = row * params.T + s * params.R;
-  var at1 = min(row + 1u, last) * params.T + s * params.R;
-  var at2 = min(row + 2u, last) * params.T + s * params.R;
-  var at3 = min(row + 3u, last) * params.T + s * params.R;
+  let at0 = row * params.T + s * params.R;
+  let at1 = min(row + 1u, last) * params.T + s * params.R;
+  let at2 = min(row + 2u, last) * params.T + s * params.R;
+  let at3 = min(row + 3u, last) * params.T + s * params.R;
   var sum0 = 0.0;
   var sum1 = 0.0;
   var sum2 = 0.0;
   var sum3 = 0.0;
-  for (var r = 0u; r < params.R; r++) {
+  var r = 0u;
+  for (; r + 3u < params.R; r += 4u) { // four at a time, so that their loads wait together
+    let i = vec4u(r, r + 1u, r + 2u, r + 3u);
+    let w = vec4f(b[i.x * params.J + j], b[i.y * params.J + j], b[i.z * params.J + j], b[i.w * params.J + j]);
+    let t0 = vec4f(t[at0 + i.x], t[at0 + i.y], t[at0 + i.z], t[at0 + i.w]);
+    let t1 = vec4f(t[at1 + i.x], t[at1 + i.y], t[at1 + i.z], t[at1 + i.w]);
+    let t2 = vec4f(t[at2 + i.x], t[at2 + i.y], t[at2 + i.z], t[at2 + i.w]);
+    let t3 = vec4f(t[at3 + i.x], t[at3 + i.y], t[at3 + i.z], t[at3 + i.w]);
+    for (var c = 0u; c < 4u; c++) {
+      sum0 += t0[c] * w[c];
+      sum1 += t1[c] * w[c];
+      sum2 += t2[c] * w[c];
+      sum3 += t3[c] * w[c];
+    }
+  }
+  for (; r < params.R; r++) {
     let w = b[r * params.J + j];
     sum0 += t[at0 + r] * w;
     sum1 += t[at1 + r] * w;

@@ -24,11 +24,16 @@ export interface RegisterTile {
   gated?: boolean;
 }
 
-/** A tile in workgroup memory: 16 x 16 threads of rows x cols outputs each, both multiples of 4; `depth` steps of k at a time. */
+/**
+ * A tile in workgroup memory: side x side threads of rows x cols outputs each, both multiples of 2; `depth` steps of k at a time, a multiple
+ * of side.
+ */
 export interface WorkgroupTile {
   rows: number;
   cols: number;
   depth: number;
+  /** 16 if undefined. */
+  side?: number;
 }
 
 export type MatmulTile = RegisterTile | WorkgroupTile;
@@ -51,6 +56,8 @@ const matmul = {
   plain_8x8: { rows: 8, cols: 8, unroll: 1, subgroup: 0, workgroup: 64, lanes: 4 },
   plain_4x4: { rows: 4, cols: 4, unroll: 2, subgroup: 0, workgroup: 64, lanes: 4 },
   plain_4x1: { rows: 4, cols: 1, unroll: 4, subgroup: 0, workgroup: 32, lanes: 32 },
+  workgroup_2x2: { rows: 2, cols: 2, depth: 64, side: 8 },
+  workgroup_4x2: { rows: 4, cols: 2, depth: 32 },
   workgroup_4x4: { rows: 4, cols: 4, depth: 16 },
   workgroup_8x4: { rows: 8, cols: 4, depth: 16 },
 } satisfies Record<string, MatmulTile>;

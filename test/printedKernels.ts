@@ -6,9 +6,9 @@ import { attentionKernels } from '../src/gpu/ops/attention.ts';
 import { matmulKernel } from '../src/gpu/ops/matmul.ts';
 import { packedKernel } from '../src/gpu/ops/matmulPacked.ts';
 
-/** Adapters with different subgroup sizes, because attention has a form for each. */
-const ADAPTERS = [0, 4, 8].map(
-  (lanes) => ({ adapter: { isSoftware: true, subgroupSize: lanes, subgroupMaxSize: lanes } }) as Gpu,
+/** Software adapters with different subgroup sizes, and hardware, because attention has a form for each. */
+const ADAPTERS = [0, 4, 8, 32].map(
+  (lanes) => ({ adapter: { isSoftware: lanes < 32, subgroupSize: lanes, subgroupMaxSize: lanes } }) as Gpu,
 );
 
 export function printedKernels(headDims: number[]): Map<string, string> {

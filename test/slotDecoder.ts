@@ -42,7 +42,6 @@ function hash(values: readonly number[]): number {
 export class ModelSlotDecoder implements SlotDecoder {
   readonly sizes: DecoderSizes;
   vocabSize: number;
-  readonly isSoftware = false;
   /** Replaces the sampled token by one that depends only on the request's key and on the number of tokens sampled. */
   says: ((key: [number, number], drawn: number) => number) | undefined;
   /** True if a read-back resolves only in a later turn of the event loop, as a real one does. */

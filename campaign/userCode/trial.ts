@@ -48,7 +48,6 @@ const configOf = ({ actor, rollout, trainer }: NonNullable<Fault['config']> = {}
     rollout: {
       n: 2,
       maxNumSeqs: 4,
-      asyncScheduling: 'off',
       ...rollout,
       multiTurn: {
         toolTimeoutS: 0.05,

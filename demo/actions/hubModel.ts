@@ -2,7 +2,7 @@
 
 import '../../src/modelParts.ts';
 import { parseTrainConfig } from '../../src/extensions/yaml/index.ts';
-import { bindingBytes, requestAdapter } from '../../src/gpu/adapter.ts';
+import { bindingBytes, requestAdapter, summaryOf } from '../../src/gpu/adapter.ts';
 import { lookUpModel } from '../../src/model/checkpoint/hub.ts';
 import { openCheckpoint } from '../../src/model/checkpoint/open.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
@@ -66,6 +66,7 @@ async function offered(name: string, model: ModelConfig, file: Pick<Offered, 'by
   const changes = new URLSearchParams([['lr', LEARNING_RATE], ...overrides.map((text) => ['set', text])]);
   const largestBuffer = bindingBytes(adapter.limits);
   const sizes = engineSizes(parseTrainConfig(text, { source: DEFAULT_RECIPE, overrides, note: () => {} }));
-  const plan = planMemory({ config: model, ...sizes, maxArenaBytes: largestBuffer });
+  const adapterSummary = summaryOf(adapter.info, adapter.features);
+  const plan = planMemory({ config: model, ...sizes, adapterSummary, maxArenaBytes: largestBuffer });
   return { name, parameters: parameterCount(model), ...file, plan, largestBuffer, changes };
 }

@@ -37,8 +37,8 @@ export async function installDawn(): Promise<void> {
   Object.assign(globalThis, globals);
   dawn = await withDriver(() => create(options));
   Object.defineProperty(globalThis, 'navigator', { value: { gpu: dawn }, configurable: true });
-  restWhileWaiting();
-  await requestAdapter();
+  const { info, features } = await requestAdapter();
+  if (summaryOf(info, features).isSoftware) restWhileWaiting();
 }
 
 /** All GPU objects that were created, so that none is garbage-collected (see `dawn`). */

@@ -5,10 +5,10 @@
 
 import { MATMUL_TILES, type MatmulVariant, namesOf } from '../../kernels/tiles.ts';
 import type { Gpu, View } from './device.ts';
-import { matmulKernel, matmulNn, type MatmulTable, runsOn } from './ops/matmul.ts';
+import { matmulKernel, matmulNn, type MatmulTable, runsOn, TIMED_COLUMNS } from './ops/matmul.ts';
 
 /** Numbers of rows to time: decode steps with few and with many sequences, prompts, and training batches. */
-const ROWS = [1, 4, 8, 16, 32, 64, 256, 1024];
+const ROWS = [1, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 /** A product is repeated until it takes this long, because a browser rounds timestamps to 0.1 ms. */
 const LEAST_S = 0.002;
 const MOST_TIMES = 64;
@@ -37,7 +37,7 @@ export interface Tuning {
 export async function tuneMatmul(gpu: Gpu, budgetS = 1): Promise<Tuning> {
   const tiles = namesOf(MATMUL_TILES).filter((tile) => runsOn(gpu, tile));
   await Promise.all(tiles.map((tile) => gpu.prepare(matmulKernel(tile))));
-  const [n, k] = gpu.adapter.isSoftware ? [384, 128] : [1024, 1024];
+  const [n, k] = gpu.adapter.isSoftware ? [384, 128] : [TIMED_COLUMNS, 1024];
   const started = performance.now();
   const spent = () => (performance.now() - started) / 1000;
   const stopwatch = await startWatch(gpu);

@@ -6,7 +6,7 @@
 
 import type { Gpu, View } from '../gpu/device.ts';
 import { addInto } from '../gpu/ops/add_into.ts';
-import { attention } from '../gpu/ops/attention.ts';
+import { attention, decodeForm } from '../gpu/ops/attention.ts';
 import { embed } from '../gpu/ops/embed.ts';
 import type { MatmulArgs } from '../gpu/ops/matmul.ts';
 import { qkNorm } from '../gpu/ops/qk_norm.ts';
@@ -99,7 +99,18 @@ export function recordLayer(
   if (w.qkNorm && a.normed && a.qkRstd)
     qkNorm(gpu, { qkv: a.qkv, weight: w.qkNorm, y: a.normed, rstd: a.qkRstd, N, H, K, D, eps });
   ropeKv(gpu, { qkv: a.normed ?? a.qkv, positions, kvRows, table: model.rope, q: a.q, kv: a.kv, N, H, K, D });
-  attention(gpu, { q: a.q, kv: a.kv, ranges, out: a.att, lse: a.lse, N, H, K, D, form: alone ? 'alone' : undefined });
+  attention(gpu, {
+    q: a.q,
+    kv: a.kv,
+    ranges,
+    out: a.att,
+    lse: a.lse,
+    N,
+    H,
+    K,
+    D,
+    form: alone ? decodeForm(gpu, D) : undefined,
+  });
   productOnto(gpu, weights, a.x, { x: a.att, b: w.wo, bias: w.bo, y: a.xMid, M: N, N: C, K: H * D });
   if (adapters) recordLora(gpu, adapters, l, 'o', a.att, a.xMid, N);
 

@@ -32,7 +32,8 @@ export interface HeadBatch {
   /** [E] d loss / d entropy */ dEntropy: View;
 }
 
-const LOGITS_BYTES = 32 << 20;
+/** Bytes of logits that exist at a time. A small chunk leaves most of a GPU idle and reads the whole table for few rows. */
+const LOGITS_BYTES = { software: 32 << 20, hardware: 128 << 20 };
 
 /**
  * Maximum bytes of a table (the head's weight matrix) that is kept as a transposed copy. Larger tables are read
@@ -79,7 +80,7 @@ export class Head {
     const { hiddenSize: C, vocabSize: V } = model.config;
     this.#gpu = gpu;
     this.#model = model;
-    this.chunkRows = oneChunk ? maxRows : headChunkRows(model.config, maxRows, model.half);
+    this.chunkRows = oneChunk ? maxRows : headChunkRows(gpu, model, maxRows);
     const f32 = (label: string, n: number) => gpu.buffer(`head.${label}`, n * 4);
     this.logits = f32('logits', this.chunkRows * V);
     this.stats = f32('stats', this.chunkRows * 2);
@@ -234,11 +235,12 @@ export class Head {
 }
 
 /**
- * Returns the number of rows whose logits take at most 32 MiB. It is a multiple of 64, or of 128 for 16-bit logits, so
+ * Returns the number of rows whose logits take at most LOGITS_BYTES. It is a multiple of 64, or of 128 for 16-bit logits, so
  * that chunks start at 256-byte offsets.
  */
-function headChunkRows(config: ModelConfig, maxRows: number, half: boolean): number {
+function headChunkRows({ adapter }: Gpu, { config, half }: LlamaModel, maxRows: number): number {
   const step = half ? 128 : 64;
-  const fit = Math.floor(LOGITS_BYTES / (config.vocabSize * 4) / step) * step;
+  const bytes = adapter.isSoftware ? LOGITS_BYTES.software : LOGITS_BYTES.hardware;
+  const fit = Math.floor(bytes / (config.vocabSize * 4) / step) * step;
   return Math.min(Math.max(step, fit), Math.ceil(maxRows / step) * step);
 }

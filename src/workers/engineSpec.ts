@@ -16,7 +16,7 @@ import type { Weights } from '../model/weights/load.ts';
 import type { StoredFormats } from '../model/weights/plan.ts';
 import type { SpeculativeOptions } from '../rollout/server/tokenSource.ts';
 import type { DecoderSizes } from '../rollout/decode/decoder.ts';
-import type { AsyncScheduling, KvCachePolicy, Preemption } from '../rollout/server/server.ts';
+import type { KvCachePolicy, Preemption } from '../rollout/server/server.ts';
 
 /** All settings with which an engine is created. Plain data, so that it can be sent to a worker. */
 export interface EngineSpec {
@@ -60,8 +60,6 @@ export interface EngineSpec {
   preemption?: Preemption;
   /** Treatment of the cached keys and values of samples in flight when the weights change. Default: 'recompute'. */
   kvCache?: KvCachePolicy;
-  /** Setting on whether a pass can start before the last one was read. Default: 'auto'. */
-  asyncScheduling?: AsyncScheduling;
   /** True to schedule by counts alone, not by measured times; see RolloutOptions. */
   repeatable?: boolean;
   /** Settings of speculative decoding. Default: plain decoding. */
@@ -188,7 +186,6 @@ export function engineSizes(trainConfig: TrainConfig) {
     ...(makesCopy(trainConfig) && { rolloutWeights: 'copy' as const }),
     preemption: rollout.preemption,
     ...(rollout.checkpointEngine.kvCache === 'keep' && { kvCache: 'keep' as const }),
-    asyncScheduling: rollout.asyncScheduling,
     ...(rollout.overSampleRate > 0 && { repeatable: true }), // the samples that end first are trained on
     ...(enable && { speculative }),
     ...(model.maxMemoryMib !== undefined && { maxMemoryMib: model.maxMemoryMib }),

@@ -83,9 +83,10 @@ export async function createDeviceEngine(asked: DeviceSpec, around: Surroundings
   const gpu = await Gpu.create({ maxBytes: cap ?? Infinity });
   try {
     const maxBytes = cap ?? around.machineBytes ?? Infinity;
-    const sizes = fitted({ ...(await withOfferedDtype(asked)), maxArenaBytes: gpu.maxArenaBytes }, maxBytes);
+    const { adapter: adapterSummary, maxArenaBytes } = gpu;
+    const sizes = fitted({ ...(await withOfferedDtype(asked)), adapterSummary, maxArenaBytes }, maxBytes);
     const items = checkPlan(sizes, maxBytes);
-    checkBindings(sizes, gpu.maxArenaBytes);
+    checkBindings(sizes, maxArenaBytes);
     around.onPlan?.(sizes, items);
     const tiles = await applyTuning(gpu, sizes.kernelTuning ?? 'auto', around.tuning);
     const engine = await buildEngine(gpu, sizes, around).catch((error: unknown) => {
@@ -155,8 +156,8 @@ function rolloutOf(
 ): Pick<DeviceEngine, 'rollout' | 'checkpointEngine' | 'receiver'> {
   const { isHere, hasCopy, receives } = rolloutPlace(spec);
   if (!spec.rollout || !isHere) return { rollout: noRollout };
-  const { preemption, kvCache, asyncScheduling, repeatable, speculative } = spec;
-  const options = { preemption, kvCache, asyncScheduling, repeatable, vocabulary, speculative };
+  const { preemption, kvCache, repeatable, speculative } = spec;
+  const options = { preemption, kvCache, repeatable, vocabulary, speculative };
   const model = hasCopy ? allocateCopy(gpu, policy) : policy;
   const rollout = new WgslRolloutEngine(gpu, model, spec.rollout, options);
   const changeWeights = rollout.changeWeights.bind(rollout);

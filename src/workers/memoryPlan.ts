@@ -4,6 +4,7 @@
  */
 
 import { OutOfMemoryError } from '../errors.ts';
+import type { AdapterSummary } from '../gpu/adapter.ts';
 import type { ModelConfig } from '../model/config.ts';
 import { PlannedGpu } from '../gpu/plannedGpu.ts';
 import { stagingBytes } from '../gpu/staging.ts';
@@ -55,6 +56,8 @@ export type Sizes = Pick<
   judgeModel?: { config: ModelConfig };
   /** Maximum number of bytes of a buffer that the device can bind. Default: enough for any tensor. */
   maxArenaBytes?: number;
+  /** Adapter whose kernels are planned. Default: a hardware GPU. */
+  adapterSummary?: AdapterSummary;
 };
 
 /** Returns the bytes by purpose that an engine with these sizes allocates. They are exact except for read-backs. */
@@ -69,7 +72,7 @@ export function planMemory(sizes: Sizes): PlanItem[] {
     optimizer,
     use = 'train',
   } = sizes;
-  const gpu = new PlannedGpu(sizes.maxArenaBytes);
+  const gpu = new PlannedGpu(sizes.maxArenaBytes, sizes.adapterSummary);
   const lines = new Map<string, number>();
   /** Runs `build` and adds the bytes that it allocates to lines of the plan, by label. Returns the result of `build`. */
   const count = <T>(build: () => T, lineOf: (label: string) => string): T => {

@@ -1,8 +1,12 @@
 /** Inputs of the attention kernels, and error bounds of their results. */
+import type { AttentionForm } from '../../src/gpu/ops/attention.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { rng } from '../random.ts';
 import { U } from './check.ts';
 import { isFull } from './full.ts';
+import { testGpu } from './gpu.ts';
+
+const { adapter } = await testGpu();
 
 export interface AttentionCase {
   N: number;
@@ -39,6 +43,10 @@ export const foldCase = (D: number): AttentionCase => make(4, 4, D, 0.7, group(3
 
 /** Head dims whose kernels are tested: the smallest and the largest, those of common models, and in --full some in between. */
 export const PRINTED_HEAD_DIMS = [4, 16, 24, 32, 64, 128, ...(isFull ? [20, 48, 80, 96] : [])];
+
+/** True if a test tries the form for a head dim. The forms for hardware compile slowly on a software adapter: every day one head dim. */
+export const isTested = (form: AttentionForm, D: number): boolean =>
+  isFull || !form.startsWith('block') || !adapter.isSoftware || D === 24;
 
 /** Head dims for which only the generic kernel exists: odd, not a multiple of four, small, and the largest. */
 export const GENERIC_CASES: AttentionCase[] = [

@@ -83,8 +83,12 @@ export function oneThreadGroups(gpu: Gpu): Gpu {
     kernel.code.includes('override WG: u32 = 64u')
       ? gpu.dispatch(kernel, buffers, params, groups * 64, { ...overrides, WG: 1 })
       : gpu.dispatch(kernel, buffers, params, groups, overrides);
-  return { adapter: gpu.adapter, dispatch } as Gpu; // all that an op uses
+  return withSoftwareGrid(gpu, true, dispatch); // one thread per sum
 }
+
+/** Returns a Gpu whose kernels get the grid of a software adapter, or of hardware, on any adapter. */
+export const withSoftwareGrid = (gpu: Gpu, isSoftware: boolean, dispatch = gpu.dispatch.bind(gpu)): Gpu =>
+  ({ adapter: { ...gpu.adapter, isSoftware }, dispatch }) as Gpu; // all that an op uses
 
 /**
  * Error bound of Newton-Schulz. A singular value can grow by a factor of 3.4445 per step, and so can its error, which consists of about `d`

@@ -12,7 +12,7 @@ test('products of many rows take a smaller tile until theirs is compiled', async
   const [, largest] = matmulTable(gpu).at(-1)!;
   expect(gpu.isCompiling(matmulKernel(largest))).toBe(true);
   const meanwhile = matmulTable(gpu).at(-2)![1];
-  expect(chooseMatmul(gpu, 1000, 384)).toBe(meanwhile);
+  expect(chooseMatmul(gpu, 1000, 1024)).toBe(meanwhile);
   await gpu.compiling; // training waits for it
   expect(gpu.compiling).toBeUndefined();
   for (const kernel of attentionKernels(gpu, tinyConfig.headDim)) expect(gpu.isCompiling(kernel)).toBe(false);
@@ -31,14 +31,14 @@ test('products of many rows take a smaller tile until theirs is compiled', async
     return gpu.readF32(y);
   };
   const before = await product();
-  expect(chooseMatmul(gpu, 1000, 384)).toBe(isLater ? meanwhile : largest);
+  expect(chooseMatmul(gpu, 1000, 1024)).toBe(isLater ? meanwhile : largest);
   chooseMatmul(gpu, M, N, WORTH_COMPILING / (M * N) - 2 * K);
   expect(gpu.compiling).toBeUndefined();
   chooseMatmul(gpu, M, N, K);
   const { pipelines } = gpu.counters;
   expect(await product()).toEqual(before);
   expect(gpu.compiling).toBeUndefined();
-  await expect.poll(() => chooseMatmul(gpu, 1000, 384)).toBe(largest);
+  await expect.poll(() => chooseMatmul(gpu, 1000, 1024)).toBe(largest);
   if (isLater) expect(gpu.counters.pipelines).toBeGreaterThan(pipelines);
   expect(await product()).toEqual(before);
   gpu.destroy();

@@ -5,7 +5,7 @@
 import { expect, test } from 'vitest';
 import type { MatmulVariant } from '../../kernels/tiles.ts';
 import { Gpu } from '../../src/gpu/device.ts';
-import { matmulTable, type MatmulTable, runsOn, useMatmulTable } from '../../src/gpu/ops/matmul.ts';
+import { isMeasured, matmulTable, type MatmulTable, runsOn, useMatmulTable } from '../../src/gpu/ops/matmul.ts';
 import type { FileStore } from '../../src/model/checkpoint/store.ts';
 import { applyTuning, identityOf, parseTable, tuningFile } from '../../src/model/kernels/tuning.ts';
 import { InputError } from '../../src/errors.ts';
@@ -75,7 +75,7 @@ test.each([['cut short', CUT_SHORT] as const, ...(isFull ? [['not there', undefi
     const gpu = await Gpu.create();
     const store = memoryStore(file);
     const tune = (tuning: 'auto' | 'off') => applyTuning(gpu, tuning, async () => store);
-    expect(await tune('auto')).toBe('built in');
+    if (isMeasured(gpu)) expect(await tune('auto')).toBe('built in');
     gpu.adapter.subgroupMaxSize = 16; // like an adapter that was not measured; the code that runs is correct on either
     expect(await tune('off')).toBe('built in');
     expect([...store.files]).toEqual([]);
@@ -91,7 +91,7 @@ test.each([['cut short', CUT_SHORT] as const, ...(isFull ? [['not there', undefi
     const kept = JSON.parse(new TextDecoder().decode(bytes)) as ReturnType<typeof tuningFile>;
     expect(parseTable(gpu, kept, 'it')).toEqual(timed);
     const { times } = kept.measured!;
-    expect(times.map(({ rows }) => rows)).toEqual([1, 4, 8, 16, 32, 64, 256, 1024]);
+    expect(times.map(({ rows }) => rows)).toEqual([1, 4, 8, 16, 32, 64, 128, 256, 512, 1024]);
     for (const { us } of times) expect(Math.min(...Object.values(us))).toBeGreaterThan(0);
 
     const before = identityOf(gpu);

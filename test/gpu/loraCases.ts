@@ -21,8 +21,15 @@ export const LORA_CASES: LoraCase[] = [
   { name: 'q and v of q, k, v', N: 6, R: 4, Y: 29, spans: spans([0, 13], [21, 8]), scale: 2 },
   { name: 'k alone', N: 9, R: 3, Y: 29, spans: spans([13, 8]), scale: 1.25 },
   { name: 'q, k and v', N: 65, R: 8, Y: 131, spans: spans([0, 65], [65, 33], [98, 33]), scale: 4 },
+  { name: 'more rows and columns than threads of a sum', N: 203, R: 2, Y: 150, spans: spans([3, 147]), scale: 1 },
   { name: 'gate and up', N: 3, R: 17, Y: 128, spans: spans([0, 64], [64, 64]), scale: 1 },
 ];
+
+/** The cases on the grid of a software adapter, and on that of hardware. */
+export const ON_GRIDS = LORA_CASES.flatMap((shape) => [
+  { ...shape, grid: 'software' },
+  { ...shape, grid: 'hardware' },
+]);
 
 function spans(...list: [number, number][]): LoraSpan[] {
   return list.map(([column, width]) => ({ column, width }));

@@ -1,14 +1,28 @@
 import { test } from 'vitest';
 import { loraUpBwdB } from '../../src/gpu/ops/lora_up.ts';
-import { expectWithin, FOLD_THREADS, oneThreadGroups, pattern, readRoomy, U, withRoom } from './check.ts';
+import {
+  expectWithin,
+  FOLD_THREADS,
+  oneThreadGroups,
+  pattern,
+  readRoomy,
+  U,
+  withRoom,
+  withSoftwareGrid,
+} from './check.ts';
 import { withGpu } from './gpu.ts';
-import { LORA_CASES, loraValues } from './loraCases.ts';
+import { loraValues, ON_GRIDS } from './loraCases.ts';
 
-test.each(LORA_CASES)('db += scale * t^T dy: $name', (shape) =>
+test.for(ON_GRIDS)('db += scale * t^T dy: $name, grid of $grid', (shape) =>
   withGpu(async (gpu) => {
     const { t, dy, oldB, db: want, dbSize } = loraValues(shape);
     const db = withRoom(gpu, 'db', oldB);
-    loraUpBwdB(gpu, { ...shape, t: gpu.buffer('t', t), dy: gpu.buffer('dy', dy), db });
+    loraUpBwdB(withSoftwareGrid(gpu, shape.grid === 'software'), {
+      ...shape,
+      t: gpu.buffer('t', t),
+      dy: gpu.buffer('dy', dy),
+      db,
+    });
     expectWithin(await readRoomy(gpu, db, want.length), want, (i) => (shape.N + 3) * U * dbSize[i]);
   }),
 );

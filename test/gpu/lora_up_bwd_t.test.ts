@@ -1,14 +1,28 @@
 import { test } from 'vitest';
 import { loraUpBwdT } from '../../src/gpu/ops/lora_up.ts';
-import { expectWithin, FOLD_THREADS, oneThreadGroups, pattern, readRoomy, roomy, U } from './check.ts';
+import {
+  expectWithin,
+  FOLD_THREADS,
+  oneThreadGroups,
+  pattern,
+  readRoomy,
+  roomy,
+  U,
+  withSoftwareGrid,
+} from './check.ts';
 import { withGpu } from './gpu.ts';
-import { LORA_CASES, loraValues } from './loraCases.ts';
+import { loraValues, ON_GRIDS } from './loraCases.ts';
 
-test.each(LORA_CASES)('dt = scale * dy B^T: $name', (shape) =>
+test.for(ON_GRIDS)('dt = scale * dy B^T: $name, grid of $grid', (shape) =>
   withGpu(async (gpu) => {
     const { dy, b, dt: want, dtSize } = loraValues(shape);
     const dt = roomy(gpu, 'dt', want.length);
-    loraUpBwdT(gpu, { ...shape, dy: gpu.buffer('dy', dy), b: gpu.buffer('b', b), dt });
+    loraUpBwdT(withSoftwareGrid(gpu, shape.grid === 'software'), {
+      ...shape,
+      dy: gpu.buffer('dy', dy),
+      b: gpu.buffer('b', b),
+      dt,
+    });
     const widest = Math.max(...shape.spans.map(({ width }) => width));
     expectWithin(await readRoomy(gpu, dt, want.length), want, (i) => (widest + 2) * U * dtSize[i]);
   }),

@@ -71,36 +71,33 @@ test.each<OptimizerSpec>([
   }),
 );
 
-test.each(['off', 'on'] as const)(
-  'a second generation creates nothing, and submits once a chunk of steps; async %s',
-  (asyncScheduling) =>
-    withGpu(async () => {
-      const gpu = await testGpu();
-      const sizes = { maxNumSeqs: 8, slotCapacity: 24, maxPrompts: 4, maxPromptLength: 16, maxBatchedTokens: 64 };
-      const engine = new WgslRolloutEngine(gpu, tinyModel(gpu), sizes, { asyncScheduling });
-      const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 20, stopTokenIds: [] };
-      const prompts = [ids(7, 1), ids(11, 2)];
-      const generate = async () => {
-        const requests = [0, 1, 2, 3, 4, 5].map((s) => {
-          const contextIds = prompts[s % 2];
-          const key: [number, number] = [3, s];
-          return { requestId: `${s}`, contextIds, promptLength: contextIds.length, key, sampling };
-        });
-        await Promise.all(requests.map((request) => engine.generate(request)));
-        for (const { requestId } of requests) engine.release(requestId);
-        await engine.resetCache();
-      };
-      await generate();
-      await engine.takeStats();
-      const { submits, dispatches, mappedBytes, ...made } = await added(gpu, generate);
-      const { decodeSteps } = await engine.takeStats();
-      expect(made).toEqual(NOTHING);
-      expect(decodeSteps).toBeGreaterThan(18);
-      expect(dispatches).toBeGreaterThan(decodeSteps * 10);
-      expect(submits).toBeLessThanOrEqual(decodeSteps + 2);
-      expect(mappedBytes).toBeGreaterThan(6 * 20 * 12);
-    }),
-);
+test('a second generation creates nothing, and submits once a chunk of steps', () =>
+  withGpu(async () => {
+    const gpu = await testGpu();
+    const sizes = { maxNumSeqs: 8, slotCapacity: 24, maxPrompts: 4, maxPromptLength: 16, maxBatchedTokens: 64 };
+    const engine = new WgslRolloutEngine(gpu, tinyModel(gpu), sizes);
+    const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 20, stopTokenIds: [] };
+    const prompts = [ids(7, 1), ids(11, 2)];
+    const generate = async () => {
+      const requests = [0, 1, 2, 3, 4, 5].map((s) => {
+        const contextIds = prompts[s % 2];
+        const key: [number, number] = [3, s];
+        return { requestId: `${s}`, contextIds, promptLength: contextIds.length, key, sampling };
+      });
+      await Promise.all(requests.map((request) => engine.generate(request)));
+      for (const { requestId } of requests) engine.release(requestId);
+      await engine.resetCache();
+    };
+    await generate();
+    await engine.takeStats();
+    const { submits, dispatches, mappedBytes, ...made } = await added(gpu, generate);
+    const { decodeSteps } = await engine.takeStats();
+    expect(made).toEqual(NOTHING);
+    expect(decodeSteps).toBeGreaterThan(18);
+    expect(dispatches).toBeGreaterThan(decodeSteps * 10);
+    expect(submits).toBeLessThanOrEqual(decodeSteps + 2);
+    expect(mappedBytes).toBeGreaterThan(6 * 20 * 12);
+  }));
 
 test('without a backward pass SwiGLU is part of its product: a kernel a layer less, the same bits', () =>
   withGpu(async () => {

@@ -13,7 +13,7 @@ test('after two steps, three more create no buffer, pipeline or bind group', { t
     seed: 3,
     model: { path: 'in memory' },
     data: { trainBatchSize: 4, maxResponseLength: 24, maxPromptLength: 64, valMaxSamples: 8 },
-    rollout: { n: 4, asyncScheduling: 'on' }, // 'auto' can turn it on later, and then creates a second read-back buffer
+    rollout: { n: 4 },
     actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 256, useKlLoss: true, klLossCoef: 0.01 },
     trainer: { totalTrainingSteps: 5 },
   });

@@ -22,7 +22,7 @@ function seen({ stepMs, hostMs, endRate }: Load, passes = 200): ChunkLength {
   const chunk = new ChunkLength();
   for (let i = 0; i < passes; i++) {
     chunk.learnTime(stepMs, 1);
-    chunk.learnWait(hostMs, true);
+    chunk.learnWait(hostMs);
     chunk.learnEnds(endRate * SEQUENCES, SEQUENCES, 1);
   }
   return chunk;
@@ -49,7 +49,7 @@ function simulate(
       if (pass >= 200) wasted += Math.max(0, steps - lives);
     }
     chunk.learnTime(steps * stepMs, steps);
-    chunk.learnWait(hostMs, ended === 0);
+    if (ended === 0) chunk.learnWait(hostMs);
     chunk.learnEnds(ended, SEQUENCES, steps);
     if (pass < 200) continue;
     rows += steps * SEQUENCES;
@@ -102,52 +102,18 @@ test('the more sequences end, the fewer steps; at least one, however many end', 
 });
 
 test('limits are known in advance, so less than 5% of the rows exceed them, however long the wait', () => {
-  for (const passInFlight of [false, true]) {
-    const chunk = seen({ stepMs: 1, hostMs: 50, endRate: 0.0001 });
-    for (const left of [far(SEQUENCES, 3), [...far(90), ...far(10, 1)], [1, 40, 40], [2]]) {
-      const steps = chunk.next(left, passInFlight);
-      const past = left.reduce((sum, tokens) => sum + Math.max(0, steps - tokens), 0);
-      expect(steps).toBeGreaterThanOrEqual(1);
-      if (steps > 1) expect(past / (steps * left.length)).toBeLessThan(0.05);
-    }
-    expect(chunk.next(far(SEQUENCES, 3), passInFlight)).toBe(3);
+  const chunk = seen({ stepMs: 1, hostMs: 50, endRate: 0.0001 });
+  for (const left of [far(SEQUENCES, 3), [...far(90), ...far(10, 1)], [1, 40, 40], [2]]) {
+    const steps = chunk.next(left);
+    const past = left.reduce((sum, tokens) => sum + Math.max(0, steps - tokens), 0);
+    expect(steps).toBeGreaterThanOrEqual(1);
+    if (steps > 1) expect(past / (steps * left.length)).toBeLessThan(0.05);
   }
+  expect(chunk.next(far(SEQUENCES, 3))).toBe(3);
 });
 
 test('the last few sequences of a training step can waste more rows, but no step beyond their limits', () => {
   const chunk = seen({ stepMs: 1, hostMs: 2, endRate: 0.1 });
   expect(chunk.next(far(5))).toBeGreaterThan(chunk.next(far()));
   expect(chunk.next(far(5, 2))).toBe(2);
-});
-
-test('with a pass in flight a chunk covers the wait for the host, and is no longer', () => {
-  for (const hostMs of [2, 5, 11]) {
-    const load = { stepMs: 2, hostMs, endRate: 0.001 };
-    const steps = seen(load).next(far(), true);
-    expect(steps * load.stepMs).toBeGreaterThanOrEqual(hostMs);
-    expect((steps - 2) * load.stepMs).toBeLessThan(hostMs);
-  }
-});
-
-test('with a pass in flight an end wastes the rest of its chunk and the next one, together less than 5% of a full batch', () => {
-  for (const endRate of [0.001, 0.004, 0.01]) {
-    const steps = seen({ stepMs: 1, hostMs: 30, endRate }).next(far(), true);
-    expect(endRate * ((steps - 1) / 2 + steps)).toBeLessThan(0.05);
-  }
-});
-
-test('starting ahead pays for short steps, long waits and few ends, and less on a software adapter', () => {
-  const pays = (load: Partial<Load>, isSoftware = false) =>
-    seen({ stepMs: 10, hostMs: 3, endRate: 0.1, ...load }).paysToStartAhead(isSoftware);
-  const flips = (answers: boolean[]) => [
-    answers[0],
-    answers.at(-1),
-    answers.filter((a, i) => a !== answers[i - 1]).length,
-  ];
-  expect(flips([1, 10, 100, 1000].map((stepMs) => pays({ stepMs })))).toEqual([true, false, 2]);
-  expect(flips([0, 1, 10, 100].map((hostMs) => pays({ stepMs: 100, hostMs })))).toEqual([false, true, 2]);
-  expect(flips([0, 0.01, 0.1, 1].map((endRate) => pays({ stepMs: 100, endRate })))).toEqual([true, false, 2]);
-  const stepMs = Array.from({ length: 100 }, (_, i) => i + 1);
-  const longest = (isSoftware: boolean) => Math.max(...stepMs.filter((ms) => pays({ stepMs: ms }, isSoftware)));
-  expect(longest(true)).toBeLessThan(longest(false));
 });

@@ -318,6 +318,11 @@ test.each([
 test.each([
   ['use_vllm', 'TRL. There is no such setting, since the trainer samples itself'],
   ['vllm_mode', 'TRL. There is no such setting, since the trainer samples itself'],
+  [
+    'async_scheduling',
+    'vLLM. There is no such setting, since each pass is read before the next one starts. Leave it out',
+  ],
+  ['rollout.asyncScheduling', 'vLLM. There is no such setting, since each pass is read before the next one starts'],
   ['trainer.n_gpus_per_node', 'verl. There is no such setting, since a run has one device'],
   ['trainer.nnodes', 'verl. There is no such setting, since a run has one device'],
   [

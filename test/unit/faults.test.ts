@@ -214,35 +214,31 @@ async function takeAllSlots(engine: ScriptedServer): Promise<void> {
 }
 
 test.each<RolloutOptions>([
-  // Without preemption and overlap, a server does a part of the same. rolloutServer.test.ts counts its slots every day.
-  ...(isFull ? ([{ preemption: 'off', asyncScheduling: 'off' }] as const) : []),
-  { preemption: 'latest', asyncScheduling: 'on' },
-])(
-  'thousands of requests with faults of every kind, preemption $preemption, async $asyncScheduling',
-  { timeout: 600_000 },
-  async (options) => {
-    const engine = scriptedServer(options);
-    const reasons = new Set<StopReason>();
-    let samples = 0;
-    const check = (trajectory: Trajectory) => {
-      const { stopReason, responseIds, mask, logProbs } = trajectory;
-      reasons.add(stopReason);
-      samples++;
-      expect([mask.length, logProbs.length]).toEqual([responseIds.length, responseIds.length]);
-      expectPlainText(trajectory);
-    };
-    const started = await runUntil(engine, 2500, check);
-    const before = heapMb();
-    expect(started + (await runUntil(engine, REQUESTS, check))).toBe(samples);
-    expect(engine.answered).toBe(engine.asked);
-    expect(reasons).toEqual(new Set(STOP_REASONS));
-    expect(heapMb() - before).toBeLessThan(1);
-    await takeAllSlots(engine);
-  },
-);
+  // Without preemption, a server does a part of the same. rolloutServer.test.ts counts its slots every day.
+  ...(isFull ? ([{ preemption: 'off' }] as const) : []),
+  { preemption: 'latest' },
+])('thousands of requests with faults of every kind, preemption $preemption', { timeout: 600_000 }, async (options) => {
+  const engine = scriptedServer(options);
+  const reasons = new Set<StopReason>();
+  let samples = 0;
+  const check = (trajectory: Trajectory) => {
+    const { stopReason, responseIds, mask, logProbs } = trajectory;
+    reasons.add(stopReason);
+    samples++;
+    expect([mask.length, logProbs.length]).toEqual([responseIds.length, responseIds.length]);
+    expectPlainText(trajectory);
+  };
+  const started = await runUntil(engine, 2500, check);
+  const before = heapMb();
+  expect(started + (await runUntil(engine, REQUESTS, check))).toBe(samples);
+  expect(engine.answered).toBe(engine.asked);
+  expect(reasons).toEqual(new Set(STOP_REASONS));
+  expect(heapMb() - before).toBeLessThan(1);
+  await takeAllSlots(engine);
+});
 
 test('in an aborted run every sample ends as aborted or keeps its end, and every slot is free', async () => {
-  const engine = scriptedServer({ preemption: 'off', asyncScheduling: 'on' });
+  const engine = scriptedServer({ preemption: 'off' });
   const controller = new AbortController();
   // Aborts in the middle of the run, after 50 samples have ended.
   const release = engine.release.bind(engine);

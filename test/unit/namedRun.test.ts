@@ -19,6 +19,13 @@ const start = async (...args: string[]) => {
   const { status, said, stdout } = await webgrpo(args, { createEngine: scriptedEngines() });
   return { status, stdout, told: said.join('\n') };
 };
+/** Writes a key of earlier versions into a run's config, as these versions did. */
+function addRemovedKey(folder: string): void {
+  const path = join(folder, 'config.yaml');
+  const text = readFileSync(path, 'utf8');
+  writeFileSync(path, text.replace(/^rollout:$/m, 'rollout:\n  asyncScheduling: auto'));
+  expect(readFileSync(path, 'utf8')).not.toBe(text);
+}
 const stepsOf = (folder: string) => metricsIn(folder).map((line) => line['training/global_step']);
 
 beforeAll(async () => {
@@ -199,8 +206,14 @@ test('train: a run folder is resumed, wherever it is; a checkpoint is resumed fr
   const moved = join(root, 'elsewhere', 'moved');
   mkdirSync(join(root, 'elsewhere'));
   cpSync(run, moved, { recursive: true });
+  addRemovedKey(moved);
   const resumed = await start('train', moved, 'trainer.totalTrainingSteps=3');
   expect(resumed.status, resumed.told).toBe(0);
+  expect(resumed.told).toContain(
+    'config.yaml sets rollout.asyncScheduling, which was removed and is ignored. Delete it;',
+  );
+  expect(resumed.told).toMatch(/up to 2:\n {2}trainer\.totalTrainingSteps: 2 -> 3\n\S/);
+  expect(readFileSync(join(moved, 'config.yaml'), 'utf8')).not.toContain('asyncScheduling');
   expect(stepsOf(moved)).toEqual([1, 2, 3]);
   expect(existsSync(`${moved}-1`)).toBe(false);
   const from = await start('train', join(moved, 'checkpoints', 'step-1'), 'trainer.totalTrainingSteps=2');
@@ -211,6 +224,19 @@ test('train: a run folder is resumed, wherever it is; a checkpoint is resumed fr
   );
   expect(again.told).not.toMatch(/resumed from/);
   expect(stepsOf(join(root, 'elsewhere', 'again'))).toEqual([1]);
+});
+
+// A second of training, so only in the full suite.
+const isFull = process.env['FULL_TESTS'] === '1';
+test.skipIf(!isFull)('compare: a complete run whose config has a removed key is not run again', async () => {
+  const out = join(root, 'compared');
+  const args = ['compare', run, '--algorithms', 'grpo', '--seeds', '1', '--out', out, 'trainer.totalTrainingSteps=1'];
+  const first = await start(...args);
+  expect(first.status, first.told).toBe(0);
+  addRemovedKey(join(out, 'grpo-seed-1'));
+  const { told } = await start(...args);
+  expect(told).toContain('run 1/1: grpo-seed-1 is complete');
+  expect((await start(...args, 'actor.optim.lr=1e-4')).told).not.toContain('is complete');
 });
 
 test('a folder or config that is not of a run ends in a sentence', async () => {

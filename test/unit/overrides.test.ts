@@ -91,6 +91,19 @@ test('overridden settings are reported in a line, and so is a file that differs 
   expect(read('name: t\nmodel: m\nalgorithm: { name: gspo }').notes).toEqual([]);
 });
 
+test("a removed key is ignored in a file, which may be a run's, with a note; an override or an object with it is refused", () => {
+  const { notes, ...config } = read('name: t\nmodel: m\nrollout: { n: 4, asyncScheduling: auto }');
+  expect(config).toEqual(resolveTrainConfig({ name: 't', model: { path: 'm' }, rollout: { n: 4 } }));
+  expect(notes).toEqual([
+    't.yaml sets rollout.asyncScheduling, which was removed and is ignored. Delete it; a resumed run deletes it from its config.yaml.',
+  ]);
+  expect(refusal(FILE, 'rollout.asyncScheduling=off')).toMatch(
+    /^override rollout\.asyncScheduling=off: unknown key .* There is no such setting, .* Leave it out\.$/,
+  );
+  const rollout = { asyncScheduling: 'off' } as object;
+  expect(() => resolveTrainConfig({ name: 't', model: { path: 'm' }, rollout })).toThrow(/Leave it out\.$/);
+});
+
 test('a loss that uses the clip of another is reported, unless a clip is given too', () => {
   const said = read(FILE, 'actor.policyLoss.lossMode=cispo').notes.find((note) => note.startsWith('actor.'));
   expect(said).toMatch(

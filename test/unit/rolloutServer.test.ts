@@ -56,35 +56,30 @@ async function stream(
   return generations;
 }
 
-test.each(['off', 'on'] as const)(
-  '10,000 requests with updates in the middle: every slot and every token is accounted for, async %s',
-  async (asyncScheduling) => {
-    const { server, decoder } = serverOf(
-      { ...SIZES, maxNumSeqs: 64, maxPrompts: 8, slotCapacity: 8, maxBatchedTokens: 512 },
-      { asyncScheduling },
-    );
-    const make = (i: number) => ({ ...request(i % 4, i, { maxNewTokens: 1 + (i % 8) }), requestId: `${i}` });
-    const generations = await stream(server, 10_000, 100, make, (answered) => {
-      if (answered % 1000 !== 0) return;
-      return (async () => {
-        await server.pause();
-        decoder.weights++;
-        await server.resetCache();
-        server.resume();
-      })();
-    });
-    const stats = await server.takeStats();
-    expect(stats.generatedTokens).toBe(generations.reduce((sum, g) => sum + g.tokenIds.length, 0));
-    expect(generations.some((g) => new Set(g.weightVersions).size > 1)).toBe(true);
-    expect(Math.max(...generations.at(-1)!.weightVersions!)).toBe(9);
-    // Fill all 64 slots at the same time, twice: no slot was lost, and none is used twice at a time.
-    for (let round = 0; round < 2; round++) {
-      const full = Array.from({ length: 64 }, (_, i) => ({ ...make(i), requestId: `full.${i}` }));
-      await Promise.all(full.map((q) => server.generate(q)));
-      for (const { requestId } of full) server.release(requestId);
-    }
-  },
-);
+test('10,000 requests with updates in the middle: every slot and every token is accounted for', async () => {
+  const sizes = { ...SIZES, maxNumSeqs: 64, maxPrompts: 8, slotCapacity: 8, maxBatchedTokens: 512 };
+  const { server, decoder } = serverOf(sizes);
+  const make = (i: number) => ({ ...request(i % 4, i, { maxNewTokens: 1 + (i % 8) }), requestId: `${i}` });
+  const generations = await stream(server, 10_000, 100, make, (answered) => {
+    if (answered % 1000 !== 0) return;
+    return (async () => {
+      await server.pause();
+      decoder.weights++;
+      await server.resetCache();
+      server.resume();
+    })();
+  });
+  const stats = await server.takeStats();
+  expect(stats.generatedTokens).toBe(generations.reduce((sum, g) => sum + g.tokenIds.length, 0));
+  expect(generations.some((g) => new Set(g.weightVersions).size > 1)).toBe(true);
+  expect(Math.max(...generations.at(-1)!.weightVersions!)).toBe(9);
+  // Fill all 64 slots at the same time, twice: no slot was lost, and none is used twice at a time.
+  for (let round = 0; round < 2; round++) {
+    const full = Array.from({ length: 64 }, (_, i) => ({ ...make(i), requestId: `full.${i}` }));
+    await Promise.all(full.map((q) => server.generate(q)));
+    for (const { requestId } of full) server.release(requestId);
+  }
+});
 
 test('idle resolves immediately without work, otherwise when all is done, or after its time limit', async () => {
   const { server, decoder } = serverOf();
@@ -114,14 +109,15 @@ test('kept caches: a sample in flight recomputes one row, and a new one recomput
   decoder.reached = new Map();
   const long = { maxNewTokens: 60, stopTokenIds: [] };
   let heard = 0;
+  let hasPaused = (_: Promise<void>) => {};
+  const paused = new Promise<void>((resolve) => (hasPaused = resolve));
   const under = [0, 1, 2].map((p) =>
     server.generate({
       ...request(p, 0, long),
-      onTokens: (ids) => void (heard += p === 0 ? ids.length : 0),
+      onTokens: (ids) => p === 0 && heard < 9 && (heard += ids.length) >= 9 && hasPaused(server.pause()),
     }),
   );
-  while (heard < 9) await tick();
-  await server.pause();
+  await paused;
   const before = await server.takeStats();
   expect(before.prefillTokens).toBe(5 + 13 + 20);
   const late = server.generate(request(2, 1, long)); // of a cached prompt, with the old weights
@@ -142,7 +138,7 @@ test('kept caches: a sample in flight recomputes one row, and a new one recomput
 });
 
 test('kept caches with partly computed contexts: each row is stored once, by the weights of its pass', async () => {
-  const { server, decoder } = serverOf({ ...SIZES, maxBatchedTokens: 4 }, { kvCache: 'keep', asyncScheduling: 'off' });
+  const { server, decoder } = serverOf({ ...SIZES, maxBatchedTokens: 4 }, { kvCache: 'keep' });
   decoder.reached = new Map();
   decoder.takesTime = true;
   // The first two tokens of the context are the prompt, the others the sample's own, as in a second turn.
@@ -216,16 +212,12 @@ test.each<[Preemption, number]>([
   ['latest', 3],
   ['latest', 1],
 ])('turns with waits of every length draw what they draw alone: %s, %i slots', async (preemption, maxNumSeqs) => {
-  for (const asyncScheduling of ['off', 'on'] as const) await sameTurns({ preemption, asyncScheduling }, maxNumSeqs);
-});
-
-async function sameTurns(options: RolloutOptions, maxNumSeqs: number): Promise<void> {
   const alone = serverOf().server;
   const samples = [0, 1, 2, 3].flatMap((p) => [0, 1, 2, 3].map((s) => request(p, s)));
   const want: Generation[][] = [];
   for (const q of samples) want.push(await turns(alone, q, () => Promise.resolve()));
   const sizes = { ...SIZES, maxNumSeqs, maxPrompts: Math.max(2, maxNumSeqs), maxBatchedTokens: 9 };
-  const { server, decoder } = serverOf(sizes, options);
+  const { server, decoder } = serverOf(sizes, { preemption });
   decoder.takesTime = true;
   const r = rng(maxNumSeqs);
   const wait = async () => {
@@ -235,40 +227,36 @@ async function sameTurns(options: RolloutOptions, maxNumSeqs: number): Promise<v
   const reversed = [...samples].reverse();
   expect(await Promise.all(reversed.map((q) => turns(server, q, wait)))).toEqual([...want].reverse());
   const { preemptions } = await server.takeStats();
-  if (options.preemption === 'off') expect(preemptions).toBe(0);
+  if (preemption === 'off') expect(preemptions).toBe(0);
   else expect(preemptions).toBeGreaterThan(0);
-}
+});
 
-test('with async scheduling one pass is in flight while the last is read, and no row is past its limit', async () => {
-  const most: Record<string, number> = {};
-  for (const asyncScheduling of ['off', 'on'] as const) {
-    const { server, decoder } = serverOf({ ...SIZES, maxNumSeqs: 4 }, { asyncScheduling });
-    const read = decoder.readState.bind(decoder);
-    let inFlight = 0;
-    decoder.readState = async () => {
-      most[asyncScheduling] = Math.max(most[asyncScheduling] ?? 0, ++inFlight);
-      const state = await read();
-      await nextTask();
-      inFlight--;
-      return state;
-    };
-    const lengths = [2, 9, 30, 31, 32, 33];
-    const make = (i: number) => ({
-      ...request(i % 4, i, { maxNewTokens: lengths[i], stopTokenIds: [] }),
-      requestId: `${i}`,
-    });
-    const generations = await stream(server, lengths.length, 6, make);
-    expect(generations.map((g) => g.tokenIds.length)).toEqual(lengths);
-    expect((await server.takeStats()).wastedRows).toBeLessThanOrEqual(2);
-    const long = make(5);
-    const running = server.generate(long);
-    while (inFlight === 0) await nextTask();
-    await server.pause();
-    expect(inFlight).toBe(0);
-    server.resume();
-    expect((await running).tokenIds.length).toBe(33);
-  }
-  expect(most).toEqual({ off: 1, on: 2 });
+test('one pass runs at a time, no row is past its limit, and a pause waits for the pass', async () => {
+  const { server, decoder } = serverOf({ ...SIZES, maxNumSeqs: 4 });
+  const read = decoder.readState.bind(decoder);
+  let [inFlight, most] = [0, 0];
+  decoder.readState = async () => {
+    most = Math.max(most, ++inFlight);
+    const state = await read();
+    await nextTask();
+    inFlight--;
+    return state;
+  };
+  const lengths = [2, 9, 30, 31, 32, 33];
+  const make = (i: number) => ({
+    ...request(i % 4, i, { maxNewTokens: lengths[i], stopTokenIds: [] }),
+    requestId: `${i}`,
+  });
+  const generations = await stream(server, lengths.length, 6, make);
+  expect(generations.map((g) => g.tokenIds.length)).toEqual(lengths);
+  expect((await server.takeStats()).wastedRows).toBeLessThanOrEqual(2);
+  const running = server.generate(make(5));
+  while (inFlight === 0) await nextTask();
+  await server.pause();
+  expect(inFlight).toBe(0);
+  server.resume();
+  expect((await running).tokenIds.length).toBe(33);
+  expect(most).toBe(1);
 });
 
 test('the latest running sample is preempted by an earlier one, and continues later', async () => {

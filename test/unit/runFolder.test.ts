@@ -155,6 +155,12 @@ test("differences of a resumed run's config are reported key by key", () => {
   ]);
 });
 
+test('values that differ only after many characters are a difference', () => {
+  const long = (end: string) => ({ model: { path: `${'x'.repeat(80)}${end}` } });
+  expect(changes(long('a'), long('a'))).toEqual([]);
+  expect(changes(long('a'), long('b'))).toHaveLength(3);
+});
+
 test('more steps are not a difference if the learning rate does not depend on the last step', () => {
   const longer = (lrSchedulerType: string) =>
     changes(

@@ -1,16 +1,20 @@
 /** Script of the page that `pageEngine.ts` serves. Starts the engine's worker, and carries messages between this worker and Node. */
 
 import { NoAdapterError } from '../../errors.ts';
-import { bindingBytes, offersHalves, requestAdapter } from '../../gpu/adapter.ts';
+import { type AdapterSummary, bindingBytes, offersHalves, requestAdapter, summaryOf } from '../../gpu/adapter.ts';
 import { MessageLink } from './messageLink.ts';
 
 /** Properties of the page's adapter that Node needs before the engine exists. */
-export type PageAdapter = { problem: string } | { maxArenaBytes: number; hasHalves: boolean };
+export type PageAdapter =
+  | { problem: string }
+  | { maxArenaBytes: number; hasHalves: boolean; adapterSummary: AdapterSummary };
 
 /** Returns the properties of the adapter. Node calls this function in the page. */
 async function adapter(): Promise<PageAdapter> {
   try {
-    return { maxArenaBytes: bindingBytes((await requestAdapter()).limits), hasHalves: await offersHalves() };
+    const { limits, info, features } = await requestAdapter();
+    const adapterSummary = summaryOf(info, features);
+    return { maxArenaBytes: bindingBytes(limits), hasHalves: await offersHalves(), adapterSummary };
   } catch (error) {
     if (!(error instanceof NoAdapterError)) throw error;
     return { problem: error.message };

@@ -34,17 +34,17 @@ export async function openPageEngine(page: Page, spec: EngineSpec): Promise<Comm
   page.on('crash', leave);
   try {
     await page.goto(await worker.listen());
-    const adapter = await page.evaluate<PageAdapter>('webgrpo.adapter()');
-    if ('problem' in adapter) throw new NoAdapterError(adapter.problem);
-    const { maxArenaBytes, hasHalves } = adapter;
+    const found = await page.evaluate<PageAdapter>('webgrpo.adapter()');
+    if ('problem' in found) throw new NoAdapterError(found.problem);
+    const { maxArenaBytes, hasHalves, adapterSummary } = found;
     // The option `packed` is left out: quantized tensors of a file stay quantized only if the engine reads weights from the file on demand.
     // The engine in the page gets all weights in one message.
     const { judgeModel, packed: _, dtype, ...others } = spec;
-    const asked = { ...others, ...(dtype && hasHalves && { dtype }), maxArenaBytes };
+    const asked = { ...others, ...(dtype && hasHalves && { dtype }), adapterSummary, maxArenaBytes };
     const maxBytes = spec.maxMemoryMib === undefined ? Infinity : spec.maxMemoryMib * 2 ** 20;
     const sizes = fitted({ ...asked, ...(judgeModel && { judgeModel }) }, maxBytes);
     sayMemory(spec, sizes, checkPlan(sizes, maxBytes));
-    const { judgeModel: _judge, maxArenaBytes: _bytes, lowerToFit: _fitted, ...rest } = sizes;
+    const { judgeModel: _judge, adapterSummary: _adapter, maxArenaBytes: _bytes, lowerToFit: _fitted, ...rest } = sizes;
     const weights = await collected(spec.weights);
     const judge = judgeModel && { judgeModel: { ...judgeModel, weights: await collected(judgeModel.weights) } };
     const engine = await createRemoteEngine(worker as unknown as Worker, { ...rest, weights, ...judge });

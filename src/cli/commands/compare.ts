@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
 import type { TrainConfig } from '../../grpo/config/types.ts';
-import { parseTrainConfig } from '../../extensions/yaml/index.ts';
+import { changedKeys, parseTrainConfig } from '../../extensions/yaml/index.ts';
 import { RECIPES } from '../../grpo/config/recipes.ts';
 import { batchTable } from '../../grpo/config/rules.ts';
 import { goalReached } from '../../grpo/stopWhen.ts';
@@ -122,8 +122,7 @@ async function trainAll(configs: readonly TrainConfig[][], afterRun: () => Promi
  */
 async function stateOf(config: TrainConfig): Promise<string | undefined> {
   const folder = RunFolder.open(disk, folderOf(config));
-  if (!existsSync(folder.file('config.yaml'))) return undefined;
-  if ((await readText(folder.file('config.yaml'))) !== stringify(config)) return undefined;
+  if (!(await isOf(folder, config))) return undefined;
   const last = (await folder.metrics()).at(-1);
   const done = last && last['training/global_step'] >= config.trainer.totalTrainingSteps;
   if (done || (last && goalReached(config, last, false) !== undefined)) return 'complete';
@@ -184,7 +183,11 @@ async function runsOf(seeds: readonly TrainConfig[]): Promise<AlgorithmRuns> {
 /** Returns the metrics of the run with this config; none if its folder has a run of another config. */
 async function historyOf(config: TrainConfig) {
   const folder = RunFolder.open(disk, folderOf(config));
-  const isOurs =
-    existsSync(folder.file('config.yaml')) && (await readText(folder.file('config.yaml'))) === stringify(config);
-  return isOurs ? folder.metrics() : [];
+  return (await isOf(folder, config)) ? folder.metrics() : [];
+}
+
+/** True if the folder has a run of this config, also if an earlier version of webgrpo wrote it. */
+async function isOf(folder: RunFolder, config: TrainConfig): Promise<boolean> {
+  const path = folder.file('config.yaml');
+  return existsSync(path) && changedKeys(await readText(path), config).length === 0;
 }

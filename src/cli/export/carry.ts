@@ -32,7 +32,7 @@ export interface Peer {
 
 /** Keys that affect how our program runs, not what it computes. A report of lost settings omits them. */
 const OF_THIS_PROGRAM =
-  /^(name|engine|algorithm\.name|model\.|task\.|trainer\.(?!ref)|asyncTraining\.|rollout\.(speculative|preemption|asyncScheduling|valKwargs|agent)|data\.val|actor\.policyLoss\.)/;
+  /^(name|engine|algorithm\.name|model\.|task\.|trainer\.(?!ref)|asyncTraining\.|rollout\.(speculative|preemption|valKwargs|agent)|data\.val|actor\.policyLoss\.)/;
 
 /** Returns the settings under the peer's names, and one sentence per setting that the export loses. */
 export function carry(config: TrainConfig, { name, values, elsewhere, lost }: Peer) {

@@ -32,7 +32,7 @@ export function changedKeys(before: string, after: TrainConfig): ChangedKey[] {
   const keys = [...new Set([...then.keys(), ...now.keys()])];
   return keys
     .map((key) => ({ key, before: then.get(key), after: now.get(key) }))
-    .filter(({ key, before, after }) => !OF_THE_COMMAND.test(key) && show(before) !== show(after));
+    .filter(({ key, before, after }) => !OF_THE_COMMAND.test(key) && JSON.stringify(before) !== JSON.stringify(after));
 }
 
 /** Returns lines that report how the config changes after step `step`; [] without changes. `before` is the text of config.yaml. */

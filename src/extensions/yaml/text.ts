@@ -4,7 +4,7 @@ import { ConfigError, InputError } from '../../errors.ts';
 import { blameOverride, layOverrides, type Override, readOverride } from './overrides.ts';
 import { contradiction, foreignClip } from '../../grpo/config/recipeNotes.ts';
 import { resolveTrainTree } from '../../grpo/config/resolve.ts';
-import { isTree, show, type Tree } from '../../grpo/config/tree.ts';
+import { deleteAt, isTree, show, type Tree, valueAt } from '../../grpo/config/tree.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { readYaml } from './yaml.ts';
 
@@ -22,6 +22,12 @@ export interface ParseOptions {
    */
   note?: (sentence: string) => void;
 }
+
+/**
+ * Keys of earlier versions that changed no result. They are ignored in a file, because a run stores every key in its config.yaml. In an
+ * override they are unknown keys.
+ */
+const REMOVED_KEYS = ['rollout.asyncScheduling'];
 
 /** Parses a training run's YAML. Throws InputError. */
 export function parseTrainConfig(yaml: string, options: ParseOptions): TrainConfig {
@@ -48,8 +54,15 @@ function isSupervised({ optim, data, model }: Tree): boolean {
 }
 
 /** Returns the parsed config without and with the overrides. */
-export function readTrees(yaml: string, { source, overrides = [] }: ParseOptions) {
+export function readTrees(yaml: string, { source, overrides = [], note }: ParseOptions) {
   const file = readTree(yaml, source);
+  for (const key of REMOVED_KEYS) {
+    if (valueAt(file, key) === undefined) continue;
+    deleteAt(file, key);
+    note?.(
+      `${source} sets ${key}, which was removed and is ignored. Delete it; a resumed run deletes it from its config.yaml.`,
+    );
+  }
   const read = overrides.map(readOverride);
   return { file, overrides: read, ...layOverrides(file, read) };
 }

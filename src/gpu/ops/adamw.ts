@@ -40,12 +40,16 @@ const adamwKernel = defineKernel({
   },
 });
 
-/** Number of threads of grad_norm.wgsl, and so of the slots of `partial` that one arena uses. */
+/** Number of sums of grad_norm.wgsl, and so of the slots of `partial` that one arena uses. */
 export const NORM_SLOTS = 256;
+/** Threads per sum on hardware: enough in total to hide the latency of loads. One is fastest on a software adapter. */
+const HARDWARE = { WG: 256, LANES: 256 };
+const SOFTWARE = { WG: 64, LANES: 1 };
 
 /** Records partial[slot ..] = partial sums of the squares of g [n]. */
 export function gradNorm(gpu: Gpu, { g, partial, n, slot }: { g: View; partial: View; n: number; slot: number }): void {
-  gpu.dispatch(gradNormKernel, { g, partial }, { n, slot }, NORM_SLOTS / 64);
+  const grid = gpu.adapter.isSoftware ? SOFTWARE : HARDWARE;
+  gpu.dispatch(gradNormKernel, { g, partial }, { n, slot }, (NORM_SLOTS * grid.LANES) / grid.WG, grid);
 }
 
 /** Records clip = (norm, scale, ok). partial [slots]. */

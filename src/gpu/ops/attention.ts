@@ -42,9 +42,13 @@ const isPrinted = (D: number): boolean => D % 4 === 0;
 /**
  * Assignment of rows to threads; all forms compute the same bits. `tiled`: a thread computes two rows. `shared`: a lane
  * computes two rows, and the lanes of a subgroup load each key together. `alone`: a thread computes one row, because
- * neighbouring rows are of different sequences.
+ * neighbouring rows are of different sequences. `block`: a workgroup computes a few rows. `block1`: a workgroup
+ * computes one row.
  */
-export type AttentionForm = 'tiled' | 'shared' | 'alone';
+export type AttentionForm = 'tiled' | 'shared' | 'alone' | 'block' | 'block1';
+
+/** Rows per workgroup of the form `block`. */
+const BLOCK_ROWS = 4;
 
 /**
  * Number of rows per thread if neighbouring rows share keys. 4 rows are 10 to 20% faster than 2 on SwiftShader, but take seconds to
@@ -59,15 +63,18 @@ function forHeadDim<R extends string, W extends string>(
   generic: AttentionKernel<R, W>,
   print: (tile: AttentionTile) => string,
 ) {
-  const suffix = ({ D, rows, lanes }: AttentionTile) =>
-    lanes ? `_shared${lanes}` : rows < rowsPerThread(D) ? '_alone' : '';
+  const suffix = ({ D, rows, lanes, block }: AttentionTile) =>
+    block ? `_block${rows}` : lanes ? `_shared${lanes}` : rows < rowsPerThread(D) ? '_alone' : '';
   const printed = kernelFamily(generic, (tile: AttentionTile) => `${generic.name}${suffix(tile)}_d${tile.D}`, print);
   return ({ adapter }: Gpu, D: number, form: AttentionForm) => {
-    const rows = form === 'alone' || !isPrinted(D) ? 1 : rowsPerThread(D);
+    const block = form.startsWith('block') && isPrinted(D);
+    const rows = block ? (form === 'block' ? BLOCK_ROWS : 1) : form === 'alone' || !isPrinted(D) ? 1 : rowsPerThread(D);
     const lanes = form === 'shared' ? sharingLanes(adapter) : 0;
-    const kernel = isPrinted(D) ? printed({ D, rows, lanes }) : generic;
-    const groups = (N: number, heads: number) =>
-      lanes ? Math.ceil(N / (lanes * rows)) * heads : groupsOf(Math.ceil(N / rows) * heads);
+    const kernel = isPrinted(D) ? printed({ D, rows, lanes, block }) : generic;
+    const groups = (N: number, heads: number) => {
+      const tiles = Math.ceil(N / (lanes || 1) / rows) * heads;
+      return block || lanes ? tiles : groupsOf(tiles);
+    };
     return { kernel, groups };
   };
 }
@@ -78,13 +85,21 @@ const backwardKv = forHeadDim(attentionBwdKvKernel, printAttentionBwdKv);
 
 /** Returns the forms that this adapter supports for a head dim, the fastest first, for rows of one sequence. */
 export function attentionForms({ adapter }: Gpu, D: number): AttentionForm[] {
-  return sharingLanes(adapter) > 0 && isPrinted(D) ? ['shared', 'tiled'] : ['tiled'];
+  if (!isPrinted(D)) return ['tiled'];
+  if (!adapter.isSoftware) return ['block', 'block1', 'tiled'];
+  return sharingLanes(adapter) > 0 ? ['shared', 'tiled', 'block', 'block1'] : ['tiled', 'block', 'block1'];
+}
+
+/** Returns the fastest form for rows of different sequences, as in a decode step. */
+export function decodeForm(gpu: Gpu, D: number): AttentionForm {
+  const [form] = attentionForms(gpu, D);
+  return form === 'block' ? 'block1' : 'alone';
 }
 
 /** Returns the forward kernels for a head dim: one for rows of one sequence, one for single rows. */
 export function attentionForwardKernels(gpu: Gpu, D: number): Kernel[] {
-  const [form] = attentionForms(gpu, D);
-  return [...new Set<Kernel>([forward(gpu, D, form).kernel, forward(gpu, D, 'alone').kernel])];
+  const forms = [attentionForms(gpu, D)[0], decodeForm(gpu, D)];
+  return [...new Set<Kernel>(forms.map((form) => forward(gpu, D, form).kernel))];
 }
 
 /** Returns the forward kernels and both backward kernels for a head dim. */
@@ -104,7 +119,7 @@ interface AttentionArgs extends Heads {
   out: View;
   /** [N, H] out */
   lse: View;
-  /** Assignment of rows to threads; `alone` in a decode step. Default: the first of `attentionForms`, which is the fastest. */
+  /** Assignment of rows to threads; `decodeForm` in a decode step. Default: the first of `attentionForms`, which is the fastest. */
   form?: AttentionForm | undefined;
 }
 

@@ -69,7 +69,7 @@ export function loraUpBwdT(gpu: Gpu, { dy, b, dt, ...shape }: LoraUpShape & { dy
   const sizes = paramsOf(shape);
   expectElements('lora_up_bwd_t dy [N, Y]', dy, sizes.N * sizes.Y);
   expectElements('lora_up_bwd_t dt [N, T]', dt, sizes.N * sizes.T);
-  gpu.dispatch(loraUpBwdTKernel, { dy, b, dt }, sizes, groupsOf(Math.ceil(sizes.N / 4) * sizes.T));
+  gpu.dispatch(loraUpBwdTKernel, { dy, b, dt }, sizes, ...sharedSums(gpu, Math.ceil(sizes.N / 4) * sizes.T));
 }
 
 /** Records db += scale * t^T dy. t [N, T], dy [N, Y], db [R, J] accumulates. */
@@ -77,7 +77,17 @@ export function loraUpBwdB(gpu: Gpu, { t, dy, db, ...shape }: LoraUpShape & { t:
   const sizes = paramsOf(shape);
   expectElements('lora_up_bwd_b t [N, T]', t, sizes.N * sizes.T);
   expectElements('lora_up_bwd_b db [R, J]', db, sizes.R * sizes.J);
-  gpu.dispatch(loraUpBwdBKernel, { t, dy, db }, sizes, groupsOf(Math.ceil(sizes.R / 4) * sizes.J));
+  gpu.dispatch(loraUpBwdBKernel, { t, dy, db }, sizes, ...sharedSums(gpu, Math.ceil(sizes.R / 4) * sizes.J));
+}
+
+/** Threads per sum on hardware, where an adapter has too few outputs for all threads. One is fastest on a software adapter. */
+const HARDWARE = { WG: 256, LANES: 16 };
+const SOFTWARE = { WG: 64, LANES: 1 };
+
+/** Returns the number of workgroups for `outputs` sums, and the kernel's overrides. */
+function sharedSums({ adapter }: Gpu, outputs: number): [groups: number, overrides: typeof HARDWARE] {
+  const grid = adapter.isSoftware ? SOFTWARE : HARDWARE;
+  return [Math.ceil((outputs * grid.LANES) / grid.WG), grid];
 }
 
 function paramsOf({ N, R, Y, spans, scale }: LoraUpShape): Record<keyof typeof params, number> {

@@ -30,7 +30,7 @@ export const matmulKernel = kernelFamily(
  */
 export type MatmulTable = readonly (readonly [upToRows: number, tile: MatmulVariant, narrower?: MatmulVariant])[];
 
-/** Fastest tile by number of rows, for each adapter family; see docs/lab/log.md. Those of `wide` and `none` were not measured. */
+/** Fastest tile by number of rows, for each adapter family; see docs/lab/log.md. That of `wide` was measured on one NVIDIA H200, that of `none` nowhere. */
 const BY_ROWS: Record<AdapterFamily, MatmulTable> = {
   four: [
     [4, 'subgroup4_4x4'],
@@ -44,8 +44,10 @@ const BY_ROWS: Record<AdapterFamily, MatmulTable> = {
     [Infinity, 'subgroup8_32x8'],
   ],
   wide: [
-    [32, 'subgroup8_8x2'],
-    [Infinity, 'subgroup8_16x4'],
+    [64, 'workgroup_2x2'],
+    [256, 'workgroup_4x2'],
+    [512, 'workgroup_4x4'],
+    [Infinity, 'workgroup_8x4'],
   ],
   none: [
     [32, 'plain_4x4'],
@@ -67,12 +69,17 @@ export const matmulTable = (gpu: Gpu): MatmulTable => pinned.get(gpu) ?? BY_ROWS
 /** True if the built-in table was measured on adapters of this family. */
 export const isMeasured = ({ adapter }: Gpu): boolean => ['four', 'eight'].includes(adapterFamily(adapter));
 
+/** Columns of the products by which tune.ts times the tiles on hardware. */
+export const TIMED_COLUMNS = 1024;
+
 /**
- * Chooses the tile by rows and columns. Loads dominate the cost, and the lanes of a subgroup can share them. If the best tile is not
+ * Chooses the tile by rows and columns. On a software adapter, loads dominate the cost, and rows share them. On hardware, a product of few
+ * outputs does not fill the GPU with large tiles: a table's rows are of products with TIMED_COLUMNS columns. If the best tile is not
  * compiled yet, returns a compiled one, and counts the M x N x K multiplications that it does in place of the best one.
  */
 export function chooseMatmul(gpu: Gpu, M: number, N: number, K = 0): MatmulVariant {
-  const [, tile, narrower] = matmulTable(gpu).find(([rows]) => M <= rows)!;
+  const size = gpu.adapter.isSoftware ? M : (M * N) / TIMED_COLUMNS;
+  const [, tile, narrower] = matmulTable(gpu).find(([rows]) => size <= rows)!;
   const width = MATMUL_TILES[tile].cols * gpu.adapter.subgroupSize;
   const best = narrower && Math.ceil(N / width) * width > N * 1.0625 ? narrower : tile;
   const kernel: Kernel = matmulKernel(best);
@@ -217,7 +224,10 @@ function record(
  * the number is enough for either of them.
  */
 function groups({ adapter }: Gpu, tile: MatmulTile, M: number, N: number): number {
-  if ('depth' in tile) return Math.ceil(M / (16 * tile.rows)) * Math.ceil(N / (16 * tile.cols));
+  if ('depth' in tile) {
+    const { rows, cols, side = 16 } = tile;
+    return Math.ceil(M / (side * rows)) * Math.ceil(N / (side * cols));
+  }
   const { rows, cols, workgroup, lanes } = tile;
   const need = (lanes: number) =>
     Math.ceil((Math.ceil(M / rows) * Math.ceil(N / (cols * lanes))) / (workgroup / lanes));

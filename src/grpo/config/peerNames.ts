@@ -39,6 +39,7 @@ export const OTHER_NAMES: readonly (readonly [peer: string, name: string, key: s
   ['TRL', 'eval_strategy', 'trainer.testFreq'],
   ['TRL', 'save_strategy', 'trainer.saveFreq'],
   ['vLLM', 'max_tokens', 'data.maxResponseLength'],
+  ['vLLM', 'async_scheduling', '', 'each pass is read before the next one starts'],
   ['Tinker', 'group_size', 'rollout.n'],
   ['TRL', 'use_vllm', '', 'the trainer samples itself'],
   ['TRL', 'vllm_mode', '', 'the trainer samples itself'],

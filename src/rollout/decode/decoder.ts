@@ -105,11 +105,6 @@ export class Decoder {
     return this.#model.config.vocabSize;
   }
 
-  /** True if the device computes on the host's CPU cores. */
-  get isSoftware(): boolean {
-    return this.#gpu.adapter.isSoftware;
-  }
-
   /** Allocates the buffers for requests with penalties, a minimum length or constrained calls before the first such request. */
   reserveAdjusted(): void {
     this.#draws.reserveAdjusted();

@@ -161,10 +161,7 @@ export class Draws {
     return this.#drawn.bytes <= READ_WITH_STATE_BYTES ? [this.state, this.#drawn] : [this.state];
   }
 
-  /**
-   * Stores the contents of `views`, so that `read` needs no read-back until more tokens are sampled. Another pass can be in flight by then,
-   * but the scheduler reads only the tokens that the stored state counts.
-   */
+  /** Stores the contents of `views`, so that `read` needs no read-back until more tokens are sampled. */
   keep([, drawn]: (ArrayBuffer | undefined)[]): void {
     this.#kept = drawn;
   }

@@ -39,12 +39,10 @@ export class Job {
   /** Context of the request, followed by the tokens that were sampled before preemptions. */
   contextIds: Uint32Array;
   cached: CachedSequence | undefined;
-  /** Number of context tokens after the prompt whose keys and values are in the cache, or will be after the passes in flight. */
+  /** Number of context tokens after the prompt whose keys and values are in the cache, or will be after the current pass. */
   computedTokens = 0;
-  /** Number of tokens sampled since the job got its slot, as of the last read-back. */
+  /** Number of tokens sampled since the job got its slot. */
   drawnCount = 0;
-  /** Maximum number of tokens that the passes in flight can sample for the job. */
-  tokensInFlight = 0;
   /** Tokens that the host has read, of those sampled since the job got its slot. */
   hostTokens: number[] = [];
   /** Stop string that the last token has completed. */
@@ -77,9 +75,9 @@ export class Job {
     return this.contextIds.length - this.request.contextIds.length;
   }
 
-  /** Number of tokens that can still be sampled after the passes in flight. */
+  /** Number of tokens that can still be sampled. */
   get tokensLeft(): number {
-    return this.request.sampling.maxNewTokens - this.drawnBefore - this.drawnCount - this.tokensInFlight;
+    return this.request.sampling.maxNewTokens - this.drawnBefore - this.drawnCount;
   }
 
   /** True if the tokens are needed on the host before the job ends: for stop strings, or for the caller's display. */
@@ -118,7 +116,6 @@ export class Job {
   keepDrawn(drawn: DrawnTokens, weightVersion: number): void {
     this.#keep({ ...drawn, weightVersions: new Uint32Array(drawn.tokenIds.length).fill(weightVersion) });
     this.drawnCount = 0;
-    this.tokensInFlight = 0;
     this.hostTokens = [];
   }
 

@@ -1,118 +1,66 @@
-/**
- * Runs passes on the decoder and tracks the passes in flight. Chooses the number of decode steps per pass from the cost of earlier passes.
- */
+/** Runs passes on the decoder. Chooses the number of decode steps per pass from the cost of earlier passes. */
 
 import { ChunkLength } from './chunkLength.ts';
 import type { Job, RunningJob } from './job.ts';
-import type { Pass, FinishedPass } from './pass.ts';
 import { planPrefill } from './prefill.ts';
 import type { SlotDecoder } from './slotDecoder.ts';
 import type { ServerStats } from './stats.ts';
 import type { DecodePlan, TokenSource } from './tokenSource.ts';
+import type { PassTimes } from './turnClock.ts';
 
-/**
- * 'on' starts a pass before the last one was read, so that the device never waits for the host. A sequence that has ended in the meantime
- * then computes one pass in vain and is answered one pass later. 'auto' does so only if that costs less than the wait. 'off' never does.
- */
-export type AsyncScheduling = 'auto' | 'on' | 'off';
-
-export interface PassOptions {
-  asyncScheduling: AsyncScheduling;
-  /** True to schedule by counts alone: ignores how long passes take, and clears the estimates at each pause. */
-  repeatable: boolean;
+/** A pass over the model that has ended: prefill rows, then decode steps, then one read-back of the slots' states. */
+export interface Pass {
+  /** Number of decode steps; 0 if the pass only prefills or only checks guesses. */
+  steps: number;
+  /** [slots, STATE_WIDTH], see slotState. */
+  state: Uint32Array;
+  times: PassTimes;
 }
 
-/** Starts passes of the decoder, and reads their results. */
+/** Records passes of the decoder, and reads their results. */
 export class ModelRunner {
   readonly #decoder: SlotDecoder;
   readonly #tokenSource: TokenSource;
-  readonly #options: PassOptions;
+  /** True to schedule by counts alone: ignores how long passes take, and clears the estimates at each pause. */
+  readonly #repeatable: boolean;
   readonly #stats: ServerStats;
   #chunk = new ChunkLength();
-  /** Passes that were started and whose results are not yet read, oldest first. */
-  #inFlight: Pass[] = [];
-  /** Time at which the last pass ended (performance.now), and true if no sequence ended in it. Undefined after a pause. */
-  #lastPass: { endedAt: number; nothingEnded: boolean } | undefined;
+  /** Time at which the last pass ended (performance.now). Undefined if a sequence ended in it, and after a pause. */
+  #waitsSince: number | undefined;
 
-  constructor(decoder: SlotDecoder, tokenSource: TokenSource, options: PassOptions, stats: ServerStats) {
+  constructor(decoder: SlotDecoder, tokenSource: TokenSource, repeatable: boolean, stats: ServerStats) {
     this.#decoder = decoder;
     this.#tokenSource = tokenSource;
-    this.#options = options;
+    this.#repeatable = repeatable;
     this.#stats = stats;
   }
 
-  get passesInFlight(): number {
-    return this.#inFlight.length;
-  }
-
-  /** Records and submits a pass of the jobs. Returns false without a pass if the one in flight samples all remaining tokens. */
-  startPass(running: ReadonlySet<RunningJob>): boolean {
-    const startedAt = performance.now();
-    const wereDecoding = new Set(inPhase(running, 'decode'));
+  /** Runs a pass of the jobs and reads the slots' states. Jobs whose contexts are complete after it are then in phase 'decode'. */
+  async run(running: ReadonlySet<RunningJob>): Promise<Pass> {
+    const started = performance.now();
     const prefillRows = this.#prefill(inPhase(running, 'prefill'));
     if (prefillRows > 0) this.#decoder.submit(); // the device starts while the decode steps are recorded
-    const prefilledAt = performance.now();
     const { steps, rows: decodeRows } = this.#decode(inPhase(running, 'decode').filter((job) => this.#mayDecode(job)));
-    if (this.passesInFlight > 0 && prefillRows + decodeRows === 0) return false;
-    const firstStepAt = startedAt + (performance.now() - startedAt) / Math.max(1, steps);
-    this.#learnWait(prefillRows > 0 ? prefilledAt : firstStepAt, prefillRows);
-    // A prefill pass also samples the first token.
-    const tokensOf = (job: RunningJob) => (wereDecoding.has(job) ? steps : steps + 1);
-    const decoding = inPhase(running, 'decode').map((job) => ({ job, tokens: tokensOf(job) }));
-    for (const { job, tokens } of decoding) job.tokensInFlight += tokens;
-    const stateRead = this.#decoder.readState();
-    stateRead.catch(() => {}); // readPass reports it, unless an earlier pass has also failed
-    const prefilling = inPhase(running, 'prefill');
-    this.#inFlight.push({
-      decoding,
-      wereDecoding,
-      prefilling,
-      prefillRows,
-      decodeRows,
-      steps,
-      startedAt,
-      stateRead,
-    });
-    return true;
-  }
-
-  /** True if the next pass may start before the last one was read (asynchronous scheduling). */
-  mayStartAhead(running: ReadonlySet<RunningJob>): boolean {
-    const { asyncScheduling, repeatable } = this.#options;
-    if (asyncScheduling === 'off') return false;
-    if ([...running].some((job) => this.#tokenSource.needsLastToken(job))) return false;
-    if (asyncScheduling === 'on') return true;
-    return repeatable ? !this.#decoder.isSoftware : this.#chunk.paysToStartAhead(this.#decoder.isSoftware);
-  }
-
-  /** Waits for the oldest pass in flight and reads the slots' states. */
-  async readPass(): Promise<FinishedPass> {
-    const pass = this.#inFlight.shift()!;
-    const { state, gpuTimes } = await pass.stateRead;
-    const ended = performance.now();
-    // A pass that was submitted before the previous one ended has started only when that one ended, because the device was busy until then.
-    const started = Math.max(pass.startedAt, this.#lastPass?.endedAt ?? 0);
-    const { prefillRows, decodeRows } = pass;
-    return { ...pass, state, times: { started, ended, prefillRows, decodeRows, ...(gpuTimes && { gpu: gpuTimes }) } };
+    if (prefillRows === 0) this.#learnWait(started + (performance.now() - started) / Math.max(1, steps));
+    const { state, gpuTimes: gpu } = await this.#decoder.readState();
+    return { steps, state, times: { started, ended: performance.now(), prefillRows, decodeRows, ...(gpu && { gpu }) } };
   }
 
   /**
    * Updates the estimates from a pass that sampled `drawn` tokens of `live` sequences, `ended` of which ended in it.
    */
-  learn(pass: FinishedPass, { drawn, live, ended }: { drawn: number; live: number; ended: number }): void {
-    const { steps, prefillRows, startedAt, times } = pass;
-    this.#lastPass = { endedAt: times.ended, nothingEnded: ended === 0 };
+  learn({ steps, times }: Pass, { drawn, live, ended }: { drawn: number; live: number; ended: number }): void {
+    this.#waitsSince = ended === 0 ? times.ended : undefined;
     this.#chunk.learnEnds(ended, live, steps);
-    if (prefillRows > 0 || this.#options.repeatable) return;
+    if (times.prefillRows > 0 || this.#repeatable) return;
     if (steps > 0) this.#chunk.learnTime(times.ended - times.started, steps);
-    this.#tokenSource.passFinished(steps > 0 ? 'steps' : 'draft', performance.now() - startedAt, drawn);
+    this.#tokenSource.passFinished(steps > 0 ? 'steps' : 'draft', performance.now() - times.started, drawn);
   }
 
-  /** Forgets the passes in flight and the end time of the last one. Called if the server pauses or the device has failed. */
-  reset(): void {
-    this.#inFlight = [];
-    this.#lastPass = undefined;
-    if (this.#options.repeatable) this.#chunk = new ChunkLength();
+  /** Called if no pass follows for now: the server pauses, has no work, or the device has failed. */
+  pause(): void {
+    this.#waitsSince = undefined;
+    if (this.#repeatable) this.#chunk = new ChunkLength();
   }
 
   /** Records new context tokens, at most maxBatchedTokens, and the sampling of the first token of each complete context. */
@@ -133,8 +81,7 @@ export class ModelRunner {
     if (jobs.length === 0) return { steps: 0, rows: 0 };
     const { maxSteps, draft } = this.#tokenSource.plan(jobs);
     if (draft) return this.#verify(draft);
-    const left = jobs.map((job) => job.tokensLeft);
-    const steps = Math.min(maxSteps, this.#chunk.next(left, this.passesInFlight > 0));
+    const steps = Math.min(maxSteps, this.#chunk.next(jobs.map((job) => job.tokensLeft)));
     // Jobs that share a prompt are adjacent in the batch, so that they read the same keys.
     jobs.sort((a, b) => a.cached.prefix.index - b.cached.prefix.index || a.cached.slot - b.cached.slot);
     this.#decoder.setLive(jobs.map((job) => job.cached.slot));
@@ -152,18 +99,15 @@ export class ModelRunner {
     return { steps: 0, rows: rows.tokens.length };
   }
 
-  /**
-   * True if the job can sample in this pass. If its next token depends on its last one, the job waits for one pass after prefill, until the
-   * host has read its first token.
-   */
+  /** False if the host must read the job's first token, which this pass samples, before the next one is sampled. */
   #mayDecode(job: RunningJob): boolean {
-    return job.tokensLeft > 0 && (job.hostTokens.length > 0 || !this.#tokenSource.needsLastToken(job));
+    return job.hostTokens.length > 0 || !this.#tokenSource.needsLastToken(job);
   }
 
-  /** Records that the device received work at `startedAt`, for which it had waited since the end of the last pass. */
-  #learnWait(startedAt: number, prefillRows: number): void {
-    if (!this.#lastPass || this.#options.repeatable) return;
-    this.#chunk.learnWait(startedAt - this.#lastPass.endedAt, this.#lastPass.nothingEnded && prefillRows === 0);
+  /** Records that the device received decode steps at `startedAt`, for which it had waited since the end of the last pass. */
+  #learnWait(startedAt: number): void {
+    if (this.#waitsSince === undefined || this.#repeatable) return;
+    this.#chunk.learnWait(startedAt - this.#waitsSince);
   }
 }
 

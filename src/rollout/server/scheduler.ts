@@ -11,8 +11,7 @@ import { slotState } from '../decode/draws.ts';
 import type { DrawnSoFar, Generation, RolloutStats } from '../types.ts';
 import type { Job, RunningJob } from './job.ts';
 import { KvCacheManager } from './kvCache.ts';
-import { ModelRunner, type PassOptions } from './modelRunner.ts';
-import { type FinishedPass, timeTurns } from './pass.ts';
+import { ModelRunner, type Pass } from './modelRunner.ts';
 import type { SlotDecoder } from './slotDecoder.ts';
 import { ServerStats } from './stats.ts';
 import type { TokenSource } from './tokenSource.ts';
@@ -57,34 +56,30 @@ export class Scheduler {
   constructor(
     decoder: SlotDecoder,
     tokenSource: TokenSource,
-    { preemption, kvCache, ...passes }: { preemption: Preemption; kvCache: KvCachePolicy } & PassOptions,
+    { preemption, kvCache, repeatable }: { preemption: Preemption; kvCache: KvCachePolicy; repeatable: boolean },
   ) {
     this.#decoder = decoder;
     this.#tokenSource = tokenSource;
     this.#preemption = preemption;
     this.#kvCache = kvCache;
-    this.#runner = new ModelRunner(decoder, tokenSource, passes, this.#stats);
+    this.#runner = new ModelRunner(decoder, tokenSource, repeatable, this.#stats);
     this.#cache = new KvCacheManager(decoder.sizes);
   }
 
   /**
-   * Runs one step in nano-vllm's order: schedule, run, postprocess. With asynchronous scheduling, the next step postprocesses the pass that
-   * this step starts. Returns false if no job can run until a sample is released or requests its next turn.
+   * Runs one step in nano-vllm's order: schedule, run, postprocess. Returns false if no job can run until a sample is released or requests
+   * its next turn.
    */
   async step(): Promise<boolean> {
     if (!(await this.#schedule())) return false;
-    const started = this.#runner.startPass(this.running);
-    if (started) this.#passCount++;
-    const ahead = started && this.#runner.mayStartAhead(this.running) ? 1 : 0;
-    while (this.#runner.passesInFlight > ahead) await this.#postprocess(await this.#runner.readPass());
-    if (ahead > 0) await nextTask(); // the device is busy: answered samples can request their next turn
+    this.#passCount++;
+    await this.#postprocess(await this.#runner.run(this.running));
     return true;
   }
 
-  /** Waits for the passes in flight and postprocesses them. */
-  async finishPasses(): Promise<void> {
-    while (this.#runner.passesInFlight > 0) await this.#postprocess(await this.#runner.readPass());
-    this.#runner.reset();
+  /** Called if no step follows for now. */
+  pause(): void {
+    this.#runner.pause();
   }
 
   // Methods on single requests.
@@ -132,7 +127,7 @@ export class Scheduler {
     this.#jobs.clear();
     this.running.clear();
     this.waiting = [];
-    this.#runner.reset();
+    this.pause();
     this.#cache.reset();
   }
 
@@ -162,7 +157,7 @@ export class Scheduler {
   /** Assigns slots to waiting jobs. Returns false if no job runs afterwards. */
   async #schedule(): Promise<boolean> {
     await this.#admit(PARKED_PASSES);
-    if (this.running.size > 0 || this.#runner.passesInFlight > 0) return true;
+    if (this.running.size > 0) return true;
     await nextTask(); // answered samples can request their next turn or release their slots
     await this.#admit(0);
     return this.running.size > 0;
@@ -263,12 +258,10 @@ export class Scheduler {
 
   // Postprocess: handles the tokens of a pass, and answers the jobs that ended in it.
 
-  async #postprocess(pass: FinishedPass): Promise<void> {
-    timeTurns(pass, this.running);
-    // Skips jobs that finished or were preempted while this pass ran.
-    const stillRunning = pass.decoding.filter(({ job }) => this.running.has(job));
-    const drawn = this.#countDrawn(stillRunning, pass.state);
-    const jobs = stillRunning.map(({ job }) => job);
+  async #postprocess(pass: Pass): Promise<void> {
+    for (const { clock, phase } of this.running) clock?.pass(pass.times, phase === 'decode');
+    const jobs = [...this.running].filter(({ phase }) => phase === 'decode');
+    const drawn = this.#countDrawn(jobs, pass.state);
     await this.#readTokens(jobs);
     const ended = await this.#answerEnded(jobs, pass.state);
     this.#runner.learn(pass, { drawn, live: jobs.length, ended });
@@ -276,13 +269,12 @@ export class Scheduler {
   }
 
   /** Updates the number of sampled tokens of each job. Returns the number of new tokens. */
-  #countDrawn(decoding: FinishedPass['decoding'], state: Uint32Array): number {
+  #countDrawn(decoding: RunningJob[], state: Uint32Array): number {
     let drawn = 0;
-    for (const { job, tokens } of decoding) {
+    for (const job of decoding) {
       const { drawnCount } = slotState(state, job.cached.slot);
       drawn += drawnCount - job.drawnCount;
       job.drawnCount = drawnCount;
-      job.tokensInFlight -= tokens;
     }
     return drawn;
   }

@@ -10,14 +10,12 @@ import { nextTask } from '../agent/yield.ts';
 import { Decoder, type DecoderSizes } from '../decode/decoder.ts';
 import type { DrawnSoFar, GenerateRequest, Generation, RolloutEngine, RolloutStats } from '../types.ts';
 import { Job } from './job.ts';
-import type { AsyncScheduling } from './modelRunner.ts';
 import { checkRequest, limitToSlot } from './request.ts';
 import { type KvCachePolicy, type Preemption, Scheduler } from './scheduler.ts';
 import type { SlotDecoder } from './slotDecoder.ts';
 import { draftedTokens, SampledTokens, type SpeculativeOptions } from './tokenSource.ts';
 import { TokenWatchers } from './tokenWatchers.ts';
 
-export type { AsyncScheduling } from './modelRunner.ts';
 export type { KvCachePolicy, Preemption } from './scheduler.ts';
 
 export interface RolloutOptions {
@@ -25,8 +23,6 @@ export interface RolloutOptions {
   preemption?: Preemption | undefined;
   /** Treatment of cached keys and values when the weights change. Default: 'recompute'. */
   kvCache?: KvCachePolicy | undefined;
-  /** Setting on whether a pass can start before the last one was read. Default: 'auto'. */
-  asyncScheduling?: AsyncScheduling | undefined;
   /**
    * True to schedule by counts alone, so that the same requests end in the same order each time. Default: schedules by measured times too.
    */
@@ -48,11 +44,10 @@ export class RolloutServer implements RolloutEngine {
   #hasNews = false;
 
   constructor(decoder: SlotDecoder, options: RolloutOptions = {}) {
-    const { preemption = 'parked', kvCache = 'recompute', asyncScheduling = 'auto', repeatable = false } = options;
-    const { speculative, vocabulary } = options;
+    const { preemption = 'parked', kvCache = 'recompute', repeatable = false, speculative, vocabulary } = options;
     const tokenSource = speculative ? draftedTokens.get()(decoder, speculative) : new SampledTokens(decoder);
     this.#decoder = decoder;
-    this.#scheduler = new Scheduler(decoder, tokenSource, { preemption, kvCache, asyncScheduling, repeatable });
+    this.#scheduler = new Scheduler(decoder, tokenSource, { preemption, kvCache, repeatable });
     this.#watchers = new TokenWatchers(decoder.vocabSize, vocabulary);
   }
 
@@ -128,7 +123,7 @@ export class RolloutServer implements RolloutEngine {
       this.#hasNews = false;
       if (!(await this.#scheduler.step())) break;
     }
-    await this.#scheduler.finishPasses();
+    this.#scheduler.pause();
   }
 
   /** Starts the scheduling loop unless it is running. If requests arrive while the loop ends, it starts again. */

@@ -6,7 +6,6 @@ export type SlotDecoder = Pick<
   Decoder,
   | 'sizes'
   | 'vocabSize'
-  | 'isSoftware'
   | 'ownStart'
   | 'prefixStart'
   | 'weightsChanged'

@@ -54,10 +54,12 @@ export class TurnClock {
     this.#sampleMs = 0;
   }
 
-  /** Counts a pass that the request took part in. `prefilled` = the request's last context token was computed in this pass. */
-  pass(times: PassTimes, prefilled: boolean): void {
-    if (this.#kind === 'prefill') this.#addGpu(times.gpu?.prefill);
-    if (prefilled) this.enter('decode', prefillEnd(times));
+  /** Counts a pass that the request took part in. `isDecoding` = the request's context is complete after it. */
+  pass(times: PassTimes, isDecoding: boolean): void {
+    if (this.#kind === 'prefill') {
+      this.#addGpu(times.gpu?.prefill);
+      if (isDecoding) this.enter('decode', prefillEnd(times));
+    }
     if (this.#kind !== 'decode') return;
     this.#addGpu(times.gpu?.decode);
     this.#sampleMs += times.gpu?.sample ?? 0;

@@ -204,11 +204,6 @@ export const rollout = part({
     ['off', 'parked', 'latest'],
     'Samples that can lose their slot to a waiting one: those in a slow tool call, or the latest arrivals. Does not change any token.',
   ),
-  asyncScheduling: choice(
-    'auto',
-    ['auto', 'on', 'off'],
-    'Start a pass before the last one was read, so that the GPU never waits. auto = if that is faster; does not change any token.',
-  ),
   speculative: v.optional(speculative, {}),
   checkpointEngine: v.optional(checkpointEngine, {}),
   multiTurn: v.optional(multiTurn, {}),
