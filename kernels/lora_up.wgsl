@@ -42,39 +42,27 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let s = u32(j >= params.end0) + u32(j >= params.end1);
   let gap = select(select(params.gap2, params.gap1, s == 1u), params.gap0, s == 0u);
   let last = params.N - 1u;
-  let at0 = row * params.T + s * params.R;
-  let at1 = min(row + 1u, last) * params.T + s * params.R;
-  let at2 = min(row + 2u, last) * params.T + s * params.R;
-  let at3 = min(row + 3u, last) * params.T + s * params.R;
-  var sum0 = 0.0;
-  var sum1 = 0.0;
-  var sum2 = 0.0;
-  var sum3 = 0.0;
+  let at = vec4u(row, min(row + 1u, last), min(row + 2u, last), min(row + 3u, last)) * params.T + s * params.R;
+  var sum = vec4f();
   var r = 0u;
   for (; r + 3u < params.R; r += 4u) { // four at a time, so that their loads wait together
-    let i = vec4u(r, r + 1u, r + 2u, r + 3u);
-    let w = vec4f(b[i.x * params.J + j], b[i.y * params.J + j], b[i.z * params.J + j], b[i.w * params.J + j]);
-    let t0 = vec4f(t[at0 + i.x], t[at0 + i.y], t[at0 + i.z], t[at0 + i.w]);
-    let t1 = vec4f(t[at1 + i.x], t[at1 + i.y], t[at1 + i.z], t[at1 + i.w]);
-    let t2 = vec4f(t[at2 + i.x], t[at2 + i.y], t[at2 + i.z], t[at2 + i.w]);
-    let t3 = vec4f(t[at3 + i.x], t[at3 + i.y], t[at3 + i.z], t[at3 + i.w]);
-    for (var c = 0u; c < 4u; c++) {
-      sum0 += t0[c] * w[c];
-      sum1 += t1[c] * w[c];
-      sum2 += t2[c] * w[c];
-      sum3 += t3[c] * w[c];
-    }
+    let place = r * params.J + j;
+    let w = vec4f(b[place], b[place + params.J], b[place + 2u * params.J], b[place + 3u * params.J]);
+    let t0 = vec4f(t[at.x + r], t[at.y + r], t[at.z + r], t[at.w + r]);
+    let t1 = vec4f(t[at.x + r + 1u], t[at.y + r + 1u], t[at.z + r + 1u], t[at.w + r + 1u]);
+    let t2 = vec4f(t[at.x + r + 2u], t[at.y + r + 2u], t[at.z + r + 2u], t[at.w + r + 2u]);
+    let t3 = vec4f(t[at.x + r + 3u], t[at.y + r + 3u], t[at.z + r + 3u], t[at.w + r + 3u]);
+    sum += t0 * w.x;
+    sum += t1 * w.y;
+    sum += t2 * w.z;
+    sum += t3 * w.w;
   }
   for (; r < params.R; r++) {
-    let w = b[r * params.J + j];
-    sum0 += t[at0 + r] * w;
-    sum1 += t[at1 + r] * w;
-    sum2 += t[at2 + r] * w;
-    sum3 += t[at3 + r] * w;
+    sum += vec4f(t[at.x + r], t[at.y + r], t[at.z + r], t[at.w + r]) * b[r * params.J + j];
   }
   let out = row * params.Y + gap + j;
-  y[out] = Act(f32(y[out]) + params.scale * sum0);
-  if (row + 1u < params.N) { y[out + params.Y] = Act(f32(y[out + params.Y]) + params.scale * sum1); }
-  if (row + 2u < params.N) { y[out + 2u * params.Y] = Act(f32(y[out + 2u * params.Y]) + params.scale * sum2); }
-  if (row + 3u < params.N) { y[out + 3u * params.Y] = Act(f32(y[out + 3u * params.Y]) + params.scale * sum3); }
+  y[out] = Act(f32(y[out]) + params.scale * sum.x);
+  if (row + 1u < params.N) { y[out + params.Y] = Act(f32(y[out + params.Y]) + params.scale * sum.y); }
+  if (row + 2u < params.N) { y[out + 2u * params.Y] = Act(f32(y[out + 2u * params.Y]) + params.scale * sum.z); }
+  if (row + 3u < params.N) { y[out + 3u * params.Y] = Act(f32(y[out + 3u * params.Y]) + params.scale * sum.w); }
 }
