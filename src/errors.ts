@@ -146,13 +146,17 @@ export async function whyUnreachable(url: string, error: unknown): Promise<strin
   return answers ? 'does not allow other sites to read it (CORS)' : 'does not answer';
 }
 
+/** Maximum number of characters of a value in an error message. */
+const LONGEST_VALUE = 100;
+
 /** Returns a value as text for an error message: the start of its JSON, or its type if it has no JSON. Never throws. */
 export function shownValue(value: unknown): string {
   if (typeof value === 'number' || value === undefined) return String(value);
   try {
-    return (JSON.stringify(value) ?? typeof value).slice(0, 100);
+    const text = JSON.stringify(value) ?? `a ${typeof value}`;
+    return text.length > LONGEST_VALUE ? `${text.slice(0, LONGEST_VALUE)}...` : text;
   } catch {
-    return typeof value === 'object' ? 'an object that JSON cannot hold' : typeof value;
+    return typeof value === 'object' ? 'an object that JSON cannot hold' : `a ${typeof value}`;
   }
 }
 

@@ -42,7 +42,8 @@ export async function openTask({ task: config, reward }: TrainConfig): Promise<T
     );
   if (module === undefined) return openShippedTask(config, { readText, loadReward });
   const url = addressOf(module);
-  if (isOwn(url) && !isolated) return withTools(await ownTask(url.href, options), tools);
+  const limits = { timeoutMs: timeoutS && timeoutS * 1000, rewardTimeoutMs: reward.timeoutS * 1000 };
+  if (isOwn(url) && !isolated) return withTools(await ownTask(url.href, options, limits.timeoutMs), tools);
   if (!isOwn(url) && !letIn.has(url.href))
     throw new InputError(`The task module ${url.href} was not allowed to load. Start the run again and allow it.`);
   const { isolatedTask } = await import('../../src/extensions/modules/isolated.ts');
@@ -51,7 +52,6 @@ export async function openTask({ task: config, reward }: TrainConfig): Promise<T
     root: isOwn(url) ? folder() : `${url.origin}/`,
     read: (at: string) => fetchSource(at),
   };
-  const limits = { timeoutMs: timeoutS * 1000, rewardTimeoutMs: reward.timeoutS * 1000 };
   return withTools(await isolatedTask(source, options, limits), tools);
 }
 
@@ -82,13 +82,17 @@ function addressOf(module: string): URL {
 }
 
 /** Loads a module of the page's own folder, outside a sandbox. The page's Content Security Policy allows only these. */
-async function ownTask(address: string, options: TrainConfig['task']['options']): Promise<Task> {
+async function ownTask(
+  address: string,
+  options: TrainConfig['task']['options'],
+  timeoutMs: number | undefined,
+): Promise<Task> {
   const text = await fetchSource(address);
   try {
     const exported = (await import(/* @vite-ignore */ address)) as { default?: unknown; task?: unknown };
     const given = exported.default ?? exported.task;
     const made = typeof given === 'function' ? await (given as (options: unknown) => unknown)(options) : given;
-    return { ...checkTask(address, made), sha256: await sha256Of(new Map([[address, text]])) };
+    return { ...checkTask(address, made, timeoutMs), sha256: await sha256Of(new Map([[address, text]])) };
   } catch (error) {
     if (error instanceof InputError) throw error;
     throw new InputError(`The task module ${address} cannot be loaded: ${describe(error)}.`, { cause: error });

@@ -78,7 +78,7 @@ export function numberFlag(flags: ParsedArgs['flags'], name: string, byDefault: 
   if (text === undefined) return byDefault;
   const value = Number(text);
   if (typeof text === 'string' && text.trim() !== '' && value >= min && value <= max) return value;
-  throw new InputError(`--${name} is "${String(text)}"; allowed: a number from ${min} to ${max}.`);
+  throw new InputError(`--${name} is "${String(text)}"; allowed: a number from ${min} to ${max}. Change it.`);
 }
 
 /** Matches a setting that was not written as key=value: "a.b", "a.b:1", and "+a.b=1" of Hydra. */
@@ -100,5 +100,7 @@ export function oneFile(positionals: readonly string[], what: string): string {
   }
   if (positionals.length === 0)
     throw new InputError(`No ${what} was given. Give its file name. --help shows an example.`);
-  throw new InputError(`One ${what} is expected, but there are ${positionals.length}: ${positionals.join(', ')}.`);
+  throw new InputError(
+    `One ${what} is expected, but there are ${positionals.length}: ${positionals.join(', ')}. Leave the others out.`,
+  );
 }

@@ -6,12 +6,13 @@ import { createRequire } from 'node:module';
 import { basename, dirname, extname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { stripVTControlCharacters } from 'node:util';
-import { describe, InputError, isA } from '../errors.ts';
+import { describe, InputError, isA, stackOf } from '../errors.ts';
 import { registerAdvantage, registerPolicyLoss, registerRecipe } from '../extensions/modules/index.ts';
 import { defineLoss } from '../grpo/losses/index.ts';
 import { registerAgentLoop } from '../rollout/agent/loop.ts';
 import { type JsonlReward, scored } from '../extensions/tasks/index.ts';
 import { sharedCount } from '../shared.ts';
+import { givenBy } from '../tasks/problem.ts';
 import type { Task } from '../tasks/task.ts';
 import type { FlagSpec } from './args.ts';
 import { readText } from './files.ts';
@@ -31,14 +32,12 @@ type Register = (library: typeof LIBRARY) => unknown;
 
 /** Calls the default function of an `--import` module. If the function throws, the error names the module. */
 async function registerBy(file: string, register: Register): Promise<void> {
-  try {
-    await register(LIBRARY);
-  } catch (error) {
-    if (isA(error, InputError)) throw error;
-    throw new InputError(`--import ${file}: its default function throws ${describe(error).split('\n')[0]}.`, {
-      cause: error,
-    });
-  }
+  const call = { kind: 'import', what: `The default function of --import ${file}`, expected: 'Correct the file' };
+  await givenBy(
+    call,
+    () => register(LIBRARY),
+    () => undefined,
+  );
 }
 
 /** Files that have been imported successfully. Node runs a module only once, so a later import of the same file registers nothing. */
@@ -79,7 +78,8 @@ export async function defaultFunction(
 
 async function importGiven(setting: string, file: string): Promise<{ default?: unknown }> {
   const path = resolve(file);
-  if (!existsSync(path)) throw new InputError(`${setting}: there is no ${file}.`);
+  if (!existsSync(path))
+    throw new InputError(`${setting}: there is no ${file} in ${process.cwd()}. Give the path of a .js or .ts file.`);
   if (!statSync(path).isFile()) throw new InputError(`${setting} ${file} is a folder. Give a .js or .ts file.`);
   return load(path, `${setting} ${file}`);
 }
@@ -98,17 +98,54 @@ export async function importReward(setting: string, file: string): Promise<Task[
 }
 
 /** Imports a module. If the module has a syntax error or throws while it loads, the error names the module. */
-async function load(path: string, what: string): Promise<{ default?: unknown }> {
-  try {
-    return (await importFile(path)) as { default?: unknown };
-  } catch (error) {
-    const line = describe(error).split('\n')[0] + syntaxPlace(path, error);
-    const isLibrary = /Cannot find (package|module) '[^']*(webgrpo'|dist.lib.index\.js')/.test(line);
-    const remedy = isLibrary
-      ? ' Install it there (its tarball: see README; in a clone, npm run build), or take its functions from the argument of the default export.'
-      : '';
-    throw new InputError(`${what} does not load: ${line.replace(/\.$/, '')}.${remedy}`, { cause: error });
-  }
+export async function load(
+  path: string,
+  what: string,
+  timeoutMs?: number,
+): Promise<{ default?: unknown; task?: unknown }> {
+  const call = { kind: 'import', what, expected: SETTLE, ...(timeoutMs && { timeoutMs }) };
+  const module = await givenBy(
+    call,
+    () => importFile(path).catch(refusalOf(path, what)),
+    (loaded) => loaded,
+  );
+  return module as { default?: unknown; task?: unknown };
+}
+
+/** Remedy for a module with a promise that is not settled. */
+export const SETTLE = 'Resolve or reject each promise that it awaits';
+
+/** Remedies for errors of Node, by their messages. */
+const REMEDIES: readonly [RegExp, string][] = [
+  [
+    /Cannot find (package|module) '[^']*(webgrpo'|dist.lib.index\.js')/,
+    'Install it there (its tarball: see README; in a clone, npm run build), or take its functions from the argument of the default export.',
+  ],
+  [/Unexpected token 'export'|Cannot use import/, 'Name the file .mjs, or write "type": "module" in package.json.'],
+  [/Unknown file extension|import attribute/, 'Give a .js, .mjs or .ts file.'],
+];
+
+/** Returns a function that throws what was thrown as an InputError, with the place in the module and what to do. */
+export const refusalOf =
+  (path: string, what: string) =>
+  (error: unknown): never => {
+    if (isA(error, InputError)) throw new InputError(`${what} does not load: ${error.message}`, { cause: error });
+    const [line] = describe(error).split('\n');
+    const [, remedy] = REMEDIES.find(([kind]) => kind.test(line)) ?? [];
+    const place = /:\d+\)$/.test(line) ? '' : syntaxPlace(path, error) || thrownPlace(path, error);
+    throw new InputError(
+      `${what} does not load: ${line.replace(/\.$/, '')}${place}. ${remedy ?? 'Correct the file.'}`,
+      {
+        cause: error,
+      },
+    );
+  };
+
+/** Returns the line of a module that an error's stack names, as " (file:line:column)"; '' if it names none. */
+function thrownPlace(path: string, error: unknown): string {
+  const name = basename(path).replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&');
+  const place = new RegExp(`${name}[^\\s)]*:\\d+`).exec(stackOf(error) ?? '')?.[0];
+  return place === undefined ? '' : ` (${place})`;
 }
 
 /** Returns the place of a syntax error in a JavaScript file, as " (file:line)"; '' for another error. Node's error itself has no place. */

@@ -6,12 +6,14 @@
 import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve, sep } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { describe, InputError } from '../errors.ts';
-import { checkTask, fetchSource, isUrl, moduleUrl, sha256Of } from '../extensions/modules/index.ts';
+import { InputError } from '../errors.ts';
+import { checkTask, fetchSource, isUrl, moduleUrl, OWN_CALL_MS, sha256Of } from '../extensions/modules/index.ts';
 import { isolatedTask, type IsolatedLimits } from '../extensions/modules/isolated.ts';
+import { checkedTask } from '../tasks/checkedTask.ts';
+import { givenBy } from '../tasks/problem.ts';
 import type { Task } from '../tasks/task.ts';
 import { readText } from './files.ts';
-import { importFile, isTypeScript, stripped } from './importModule.ts';
+import { isTypeScript, load, refusalOf, SETTLE, stripped } from './importModule.ts';
 
 export interface ModuleConfig {
   module: string;
@@ -22,16 +24,19 @@ export interface ModuleConfig {
 /** Opens the module and returns its task. Throws InputError that says why the module has no task. */
 export async function openModule(config: ModuleConfig, limits: IsolatedLimits): Promise<Task> {
   const { module, isolated, options } = config;
+  const sandboxed = async (source: Parameters<typeof isolatedTask>[0]) =>
+    checkedTask(await isolatedTask(source, options, limits));
   if (isUrl(module)) {
     const entry = moduleUrl(module).href;
     if (isolated === false)
       throw new InputError(
         `task.isolated is false, but task.module is ${entry}: code of other hosts runs only in the sandbox. Save it as a file if you trust it.`,
       );
-    return isolatedTask({ entry, root: `${new URL(entry).origin}/`, read: fetchSource }, options, limits);
+    return sandboxed({ entry, root: `${new URL(entry).origin}/`, read: fetchSource });
   }
   const path = modulePath(module);
-  return isolated ? isolatedTask(sourceOf(path), options, limits) : trustedTask(module, path, options);
+  if (isolated) return sandboxed(sourceOf(path));
+  return trustedTask(module, path, options, limits.timeoutMs);
 }
 
 /** Returns the module's file: a path relative to the working folder, or the entry of a package that is installed there. */
@@ -55,7 +60,7 @@ function packageFile(name: string): string {
     if (at === dirname(at)) break;
   }
   throw new InputError(
-    `task.module is "${name}", which is neither a file nor a package that is installed here: npm install it, or write ./NAME.js for a file.`,
+    `task.module is "${name}", which is neither a file nor a package that is installed here. Install it with npm, or write ./NAME.js for a file.`,
   );
 }
 
@@ -66,7 +71,9 @@ function entryOf(root: string, subpath: string): string {
   const isTable = typeof exports === 'object' && exports !== null && Object.keys(exports).some((key) => key[0] === '.');
   const target = targetOf(isTable ? (exports as Record<string, unknown>)[subpath] : exports);
   if (target !== undefined && (isTable || subpath === '.')) return target;
-  throw new InputError(`task.module: the package in ${root} does not export "${subpath}" for import.`);
+  throw new InputError(
+    `task.module: the package in ${root} does not export "${subpath}" for import. Name one of its exports.`,
+  );
 }
 
 function targetOf(target: unknown): string | undefined {
@@ -87,26 +94,29 @@ function sourceOf(path: string) {
     const wanted = fileURLToPath(address);
     const real = existsSync(wanted) ? realpathSync(wanted) : wanted;
     if (!real.startsWith(dirname(file) + sep))
-      throw new InputError(`task.module: ${wanted} is a link out of the folder of ${file}.`);
+      throw new InputError(`task.module: ${wanted} is a link out of the folder of ${file}. Copy the file there.`);
     return isTypeScript(real) ? stripped(real) : readText(real);
   };
   return { entry: pathToFileURL(file).href, root, read };
 }
 
 /** Loads a module without a sandbox, as `--import` does. */
-async function trustedTask(name: string, path: string, options: ModuleConfig['options']): Promise<Task> {
-  const refuse = (error: unknown): never => {
-    const [line] = describe(error).split('\n');
-    const place = new RegExp(`${basename(path).replaceAll('.', '\\.')}[^\\s)]*:\\d+`).exec(
-      (error as Error).stack ?? '',
-    )?.[0];
-    const where = place === undefined ? '' : ` (${place})`;
-    throw new InputError(`The task module ${name} does not load: ${line}${where}.`, { cause: error });
-  };
-  const exported = (await importFile(path).catch(refuse)) as { default?: unknown; task?: unknown };
+async function trustedTask(
+  name: string,
+  path: string,
+  options: ModuleConfig['options'],
+  timeoutMs = OWN_CALL_MS,
+): Promise<Task> {
+  const what = `The task module ${name}`;
+  const exported = await load(path, what, timeoutMs);
   const given = exported.default ?? exported.task;
   const made = async () => (typeof given === 'function' ? (given as (options: unknown) => unknown)(options) : given);
-  const task = checkTask(name, await made().catch(refuse));
+  const call = { kind: 'task', what, expected: SETTLE, timeoutMs };
+  const task = await givenBy(
+    call,
+    () => made().catch(refusalOf(path, what)),
+    (returned) => checkTask(name, returned, timeoutMs),
+  );
   const text = isTypeScript(path) ? readFileSync(path, 'utf8') : await readText(path);
   return { ...task, sha256: await sha256Of(new Map([[basename(path), text]])) };
 }

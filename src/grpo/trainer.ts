@@ -1,6 +1,7 @@
 /** GrpoTrainer: the single controller of a training run. */
 
 import { agentLoopOf } from '../rollout/agent/loop.ts';
+import { checkedTask } from '../tasks/checkedTask.ts';
 import { abandon, exportCheckpoint, importCheckpoint, isSaveDue } from './checkpoint.ts';
 import type { TrainConfig } from './config/types.ts';
 import { greedyBaselines } from './generate/greedyBaselines.ts';
@@ -55,8 +56,9 @@ export class GrpoTrainer {
   readonly #health = new RunHealth();
   readonly #faults = new SampleFaults();
 
-  /** Throws InputError if trainer.totalEpochs counts an endless task. */
-  constructor(options: GrpoTrainerOptions) {
+  /** Throws InputError for an invalid task, and if trainer.totalEpochs counts an endless one. */
+  constructor(given: GrpoTrainerOptions) {
+    const options = { ...given, task: checkedTask(given.task) };
     const { task, engine, loss, advantage, inspect, toolParser } = options;
     const config = completedConfig(options.config, task, engine);
     agentLoopOf(config.rollout.agent.defaultAgentLoop); // throws for an unknown name before anything runs

@@ -33,6 +33,9 @@ export interface Problem {
   [extra: string]: unknown;
 }
 
+/** Largest delay of a timer, in milliseconds: 25 days. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
 const PLACES = new WeakMap<Problem, string>();
 
 /**
@@ -55,24 +58,85 @@ export function problemName(problem: Problem): string {
   return place === undefined ? `Problem ${name}` : `${place} (problem ${name})`;
 }
 
-const EXPECTED = 'Give { id, messages: [{ role, content }, ...], answer }, with texts for id, role, content and answer';
+const ROLES = ['system', 'user', 'assistant', 'tool'] satisfies Message['role'][];
+const EXPECTED =
+  'Give { id, messages: [{ role, content }, ...], answer }, with texts for id, content and answer and ' +
+  `with the roles ${ROLES.join(', ')}`;
 
 /**
  * Returns the problem that the code of a task returns. Throws UserCodeError if the code throws or does not return a problem.
  * @param what name of the problem in errors, e.g. 'Training problem 3 of task "mine"'
+ * @param timeoutMs time limit of a promise
  */
 export function givenProblem(what: string, give: () => Problem): Problem;
-export function givenProblem(what: string, give: () => Problem | Promise<Problem>): Problem | Promise<Problem>;
-export function givenProblem(what: string, give: () => Problem | Promise<Problem>): Problem | Promise<Problem> {
+export function givenProblem(
+  what: string,
+  give: () => Problem | Promise<Problem>,
+  timeoutMs?: number,
+): Problem | Promise<Problem>;
+export function givenProblem(
+  what: string,
+  give: () => Problem | Promise<Problem>,
+  timeoutMs = Infinity,
+): Problem | Promise<Problem> {
+  const call = { kind: 'problem', what, expected: EXPECTED, timeoutMs };
+  return givenBy(call, give, (problem) => checkedProblem(what, problem));
+}
+
+/** A call of a user's function, for errors. */
+export interface OwnCall {
+  /** Kind of the code in one word, e.g. 'observe'. */
+  kind: string;
+  /** The call as the start of a sentence, e.g. 'Training problem 3 of task "mine"'. */
+  what: string;
+  /** Duty of the function, as a sentence without its full stop. */
+  expected: string;
+  /** Time limit of a promise that the function returns, in milliseconds. Default: no limit. */
+  timeoutMs?: number;
+}
+
+/** Calls whose promises are not settled, for an error if the process ends before. */
+export const unsettledCalls = new Set<OwnCall>();
+
+/**
+ * Returns what `read` makes of the result of a user's function, at once unless that is a promise. Throws UserCodeError if the function
+ * throws, or if its promise rejects or does not settle in time.
+ */
+export function givenBy<T, R>(
+  call: OwnCall,
+  give: () => T | PromiseLike<T>,
+  read: (given: T) => R | Promise<R>,
+): R | Promise<R> {
   const blamed = (error: unknown): never => {
-    throw blame('problem', what, error, EXPECTED);
+    throw blame(call.kind, call.what, error, call.expected);
   };
   try {
     const given = give();
-    if (given instanceof Promise) return given.then((problem) => checkedProblem(what, problem)).catch(blamed);
-    return checkedProblem(what, given);
+    return isPromise(given) ? settled(call, given).then(read).catch(blamed) : read(given);
   } catch (error) {
     return blamed(error);
+  }
+}
+
+const isPromise = <T>(given: T | PromiseLike<T>): given is PromiseLike<T> =>
+  typeof given === 'object' && given !== null && 'then' in given && typeof given.then === 'function';
+
+async function settled<T>(call: OwnCall, given: PromiseLike<T>): Promise<T> {
+  const { kind, what, expected, timeoutMs = Infinity } = call;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_, reject) => {
+    if (timeoutMs > LONGEST_TIMER_MS) return;
+    const message = `${what} did not resolve in ${timeoutMs / 1000} s (task.timeoutS). ${expected}.`;
+    timer = setTimeout(() => reject(new UserCodeError(`${kind} took too long`, message)), timeoutMs);
+    // In Node, a timer alone does not keep the process alive: if nothing can settle the promise, the process ends at once.
+    (timer as { unref?(): void }).unref?.();
+  });
+  unsettledCalls.add(call);
+  try {
+    return await Promise.race([given, late]);
+  } finally {
+    clearTimeout(timer);
+    unsettledCalls.delete(call);
   }
 }
 
@@ -88,8 +152,8 @@ function checkedProblem(what: string, problem: Problem): Problem {
   return problem;
 }
 
-/** Returns true for an object { role, content } whose values are texts. */
+/** Returns true for an object { role, content } with a known role and a text. */
 export const isMessage = (message: unknown): message is Message => {
   const { role, content } = (message ?? {}) as Partial<Message>;
-  return typeof role === 'string' && typeof content === 'string';
+  return ROLES.some((known) => known === role) && typeof content === 'string';
 };

@@ -116,9 +116,14 @@ export function checkTool(tool: unknown): void {
     throw new InputError(`A tool is ${shownValue(tool)}. Give { name, description, parameters, execute }.`);
   const { name, execute, parameters } = tool;
   if (typeof name !== 'string' || !/^[\w.-]{1,64}$/.test(name))
-    throw new InputError(`A tool is named ${shownValue(name)}; allowed: 1 to 64 letters, digits, ., _ and -.`);
+    throw new InputError(
+      `A tool is named ${shownValue(name)}; allowed: 1 to 64 letters, digits, ., _ and -. Rename it.`,
+    );
   const wrong = OPTIONS.find(([key, isValid]) => tool[key] !== undefined && !isValid(tool[key]));
-  if (wrong) throw new InputError(`Tool "${name}" has ${wrong[0]} ${shownValue(tool[wrong[0]])}; allowed: ${wrong[2]}`);
+  if (wrong)
+    throw new InputError(
+      `Tool "${name}" has ${wrong[0]} ${shownValue(tool[wrong[0]])}; allowed: ${wrong[2]} Change it, or leave it out.`,
+    );
   if (typeof execute !== 'function')
     throw new InputError(`Tool "${name}" has no function "execute". Give execute(args), which returns the output.`);
   checkToolSchema(name, parameters as ToolSchema);

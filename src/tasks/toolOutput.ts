@@ -61,8 +61,11 @@ function isControl(output: unknown): output is Record<string, unknown> {
   return known.includes('text') || known.length === keys.length;
 }
 
-/** Returns a string unchanged, and any other value as JSON. Throws TypeError that names a value that JSON cannot represent. */
-function jsonText(output: unknown): string {
+/**
+ * Returns a string unchanged, and any other value as JSON. Throws TypeError that names a value that JSON cannot represent, and another error
+ * for NaN and Infinity.
+ */
+export function jsonText(output: unknown): string {
   if (typeof output === 'string') return output;
   return JSON.stringify(output, function (this: unknown, key: string, value: unknown) {
     if (typeof value === 'number' && !Number.isFinite(value)) throw new NotFiniteOutput(String(value));

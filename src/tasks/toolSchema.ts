@@ -187,15 +187,17 @@ export function checkToolSchema(tool: string, schema: ToolSchema): void {
       `Tool "${tool}" has the parameters ${shownValue(schema)}. Give { type: 'object', properties: { ... } }, with no properties if it takes none.`,
     );
   const problem = schemaProblem(schema, 'parameters');
-  if (problem !== undefined) throw new InputError(`Tool "${tool}": ${problem}.`);
+  if (problem !== undefined) throw new InputError(`Tool "${tool}": ${problem}. Change its parameters.`);
   const unknown = schema.required?.find((key) => !Object.hasOwn(schema.properties, key));
   if (unknown !== undefined)
     throw new InputError(
-      `Tool "${tool}" requires "${unknown}", which is not among its properties: ${Object.keys(schema.properties).join(', ')}.`,
+      `Tool "${tool}" requires "${unknown}", which is not among its properties: ${Object.keys(schema.properties).join(', ')}. Add it to them, or leave it out.`,
     );
   for (const [key, { type }] of Object.entries(schema.properties))
     if (type !== undefined && !TYPES.includes(type))
-      throw new InputError(`Tool "${tool}": argument "${key}" has type "${type}"; allowed: ${TYPES.join(', ')}.`);
+      throw new InputError(
+        `Tool "${tool}": argument "${key}" has type "${type}"; allowed: ${TYPES.join(', ')}. Change it, or leave it out.`,
+      );
 }
 
 /** True for an object that is neither null nor an array. */

@@ -306,6 +306,23 @@ test('the installed command line knows what --import registers by the installed 
   const { status, stderr } = spawnSync(process.execPath, args, { cwd: project, encoding: 'utf8' });
   // The registered loop is accepted, so the next mistake is reported: the checkpoint folder is missing.
   expect([status, stderr]).toEqual([2, expect.stringContaining('The checkpoint folder none does not exist.')]);
+  const refused = (name: string, text: string) => {
+    mkdirSync(join(project, 'wrong'), { recursive: true });
+    writeFileSync(join(project, 'wrong', 'package.json'), '{ "type": "commonjs" }');
+    writeFileSync(join(project, 'wrong', name), text);
+    const wrong = [...args.slice(0, 5), '--import', `./wrong/${name}`];
+    const ended = spawnSync(process.execPath, wrong, { cwd: project, encoding: 'utf8' });
+    return [ended.status, ended.stderr.trim().split('\n').at(-1)];
+  };
+  // Node alone would end with 13 and without a word.
+  expect(refused('never.mjs', 'export default () => new Promise(() => {});')).toEqual([
+    2,
+    'The default function of --import ./wrong/never.mjs waits for a promise that can never settle, because nothing runs any more. Correct the file.',
+  ]);
+  const named = /does not load: Unexpected token 'export' \(\S+:1\)\. Name the file \.mjs, or write "type": "module"/;
+  expect(refused('mine.js', 'export default () => 1;')).toEqual([2, expect.stringMatching(named)]);
+  const other = /does not load: .*\. Give a \.js, \.mjs or \.ts file\.$/;
+  expect(refused('mine.json', '{}')).toEqual([2, expect.stringMatching(other)]);
 });
 
 /** Runs the installed command line as npx does, with the optional peer dependency that Node needs. */

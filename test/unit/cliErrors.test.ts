@@ -63,6 +63,10 @@ test('sizes that do not divide', () =>
 test('a missing config', () =>
   refused(['train', 'configs/nope.yaml'], /^Cannot read configs\/nope\.yaml: no such file\./));
 
+test.each(['examples/task-module.js', 'examples/jsonl-task.jsonl', 'README.md'])('%s is not a config', (file) =>
+  refused(['train', file], /is not a config\. Give the YAML file that names it, such as config\.yaml\.$/),
+);
+
 test('no config at all', () => refused(['train'], /^No config or run folder was given\. /));
 
 test('a missing checkpoint', () =>

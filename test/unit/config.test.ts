@@ -136,8 +136,14 @@ test.each([
     'The value of the override "rollout.stop=&a [*a]" is nested more than 32 deep, or holds an alias',
   ],
   ['rollout.stop=*a', 'The value of the override "rollout.stop=*a" is not YAML: Unresolved alias'],
-  ['rollout.stop=!!binary aGk=', 'is not YAML: Unresolved tag: tag:yaml.org,2002:binary at line 1, column 1.'],
-  ['rollout.stop=? [a]', 'is not YAML: With stringKeys, all keys must be strings at line 1, column 3.'],
+  [
+    'rollout.stop=!!binary aGk=',
+    'is not YAML: Unresolved tag: tag:yaml.org,2002:binary at line 1, column 1. Correct it there.',
+  ],
+  [
+    'rollout.stop=? [a]',
+    'is not YAML: With stringKeys, all keys must be strings at line 1, column 3. Correct it there.',
+  ],
   [
     'actor.ppoMiniBatchSize=6',
     't.yaml: actor.ppoMiniBatchSize is 6 prompts, which does not divide data.trainBatchSize 16. The nearest that do are 4 and 8.',
@@ -196,11 +202,11 @@ const LONG = {
 };
 test.each([
   ...Object.entries(DEEP).map(([name, text]) => [name, text, /^t\.yaml is nested more than 32 deep/] as const),
-  ['long text', LONG.text, /^t\.yaml has 10000006 characters; allowed: at most 65536\.$/],
+  ['long text', LONG.text, /^t\.yaml has 10000006 characters; allowed: at most 65536\. Shorten it\.$/],
   [
     'many quotes',
     LONG.quotes,
-    /^t\.yaml is not YAML: Unexpected double-quoted-scalar at node end at line 1, column 9\.$/,
+    /^t\.yaml is not YAML: Unexpected double-quoted-scalar at node end at line 1, column 9\. Correct it there\.$/,
   ],
   ['aliases that multiply', LONG.bomb, /^t\.yaml is not YAML: Excessive alias count/],
   [
@@ -209,8 +215,12 @@ test.each([
     /^t\.yaml is nested more than 32 deep, or holds an alias/,
   ],
   ['two documents', 'name: x\n---\nname: y', /^t\.yaml holds several documents, but a config is one/],
-  ['a NUL', 'name: a\nmodel: {path: "\0"}', /^t\.yaml is not YAML: the control character 0 in line 2\.$/],
-  ['a tag', 'name: !!js/function x', /^t\.yaml is not YAML: Unresolved tag: .* at line 1, column 7\.$/],
+  ['a NUL', 'name: a\nmodel: {path: "\0"}', /^t\.yaml is not YAML: the control character 0 in line 2\. Remove it\.$/],
+  [
+    'a tag',
+    'name: !!js/function x',
+    /^t\.yaml is not YAML: Unresolved tag: .* at line 1, column 7\. Correct it there\.$/,
+  ],
   ['nothing', '', /^t\.yaml: "name" is missing/],
 ] as const)('YAML of %s ends in one sentence, soon', (_, text, expected) => {
   let message = '';

@@ -7,7 +7,7 @@ import { turnLeaveOneOut } from '../../src/grpo/advantages/turns.ts';
 import { packMiniBatch } from '../../src/grpo/update/batch.ts';
 import type { AgentLoopInput } from '../../src/rollout/agent/types.ts';
 import { SampleRecord } from '../../src/rollout/agent/record.ts';
-import { defineEnvironment, type Environment } from '../../src/tasks/environments/environment.ts';
+import { checkEnvironments, defineEnvironment, type Environment } from '../../src/tasks/environments/environment.ts';
 import { environmentTask, partsOf } from '../../src/tasks/environments/environmentTask.ts';
 import { conversationTokens } from '../../src/extensions/sft/conversationTokens.ts';
 import type { Problem, Task } from '../../src/tasks/task.ts';
@@ -182,19 +182,22 @@ describe('a row', () => {
   });
 
   test.each<[Partial<Record<keyof Problem, unknown>>, string]>([
-    [{}, 'Problem "p" names no environment; the environments of task "mine" are: counter, other.'],
+    [{}, 'Problem "p" names no environment; the environments of task "mine" are: counter, other. Name one of them.'],
     [
       { environment: 'otter' },
-      'Problem "p" names the environment "otter"; the environments of task "mine" are: counter, other.',
+      'Problem "p" names the environment "otter"; the environments of task "mine" are: counter, other. Name one of them.',
     ],
-    [{ environment: 7 }, 'Problem "p" names the environment 7; the environments of task "mine" are: counter, other.'],
+    [
+      { environment: 7 },
+      'Problem "p" names the environment 7; the environments of task "mine" are: counter, other. Name one of them.',
+    ],
     [
       { environment: 'other', tools: ['read'] },
-      'Problem "p" names the tool "read"; the tools of task "mine" are: calculator, end.',
+      'Problem "p" names the tool "read"; the tools of task "mine" are: calculator, end. Name one of them.',
     ],
     [
       { environment: 'other', tools: 'end' },
-      'Problem "p" has the tools "end". Give a list of names. The tools of task "mine" are: calculator, end.',
+      'Problem "p" has the tools "end"; the tools of task "mine" are: calculator, end. Give a list of names.',
     ],
   ])('%j is one sentence, and nothing is started', async (row, message) => {
     log = [];
@@ -218,6 +221,23 @@ test('a definition at odds with itself is refused', () => {
   expect(define({ name: 'a b' })).toThrow(
     'An environment is named "a b"; allowed: 1 to 64 letters, digits, ., _ and -.',
   );
+  const checked =
+    (...environments: unknown[]) =>
+    () =>
+      checkEnvironments('Task "t"', environments);
+  const plain = { ...define({})(), step: () => '' };
+  expect(checked(plain)()).toBeUndefined();
+  expect(checked(plain, plain)).toThrow('Task "t" has two environments named "x". Rename one of them.');
+  expect(() => checkEnvironments('Task "t"', { plain })).toThrow(
+    /^Task "t" has the environments \{.*\. Give a list of/,
+  );
+  for (const wrong of [null, 'shop']) expect(checked(wrong)).toThrow(/^An environment is .*\. Give \{ name, reset, /);
+  expect(checked({ ...plain, name: undefined })).toThrow('An environment is named undefined; allowed: 1 to 64');
+  expect(checked({ ...plain, tools: undefined })).toThrow('Environment "x" has the tools undefined. Give a list');
+  expect(checked({ ...plain, tools: [null] })).toThrow('A tool is null. Give {');
+  expect(checked({ ...plain, reset: 7 })).toThrow('Environment "x" has no function "reset". Give reset(problem)');
+  for (const field of ['step', 'reward', 'close'])
+    expect(checked({ ...plain, [field]: 'y' })).toThrow(`Environment "x" has "y" as "${field}". Give a function, or`);
   expect(define({ step: undefined })).toThrow('Environment "x" has neither step nor tools. Give it one of them.');
   expect(define({ save: () => 0 })).toThrow('Environment "x" has save without restore. Give both or none.');
   expect(

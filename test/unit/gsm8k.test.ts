@@ -227,16 +227,25 @@ describe('GSM8K JSONL', () => {
   });
 
   test.each([
-    ['{"question": 1', /^f, line 2: not valid JSON \(.*\)\.$/],
-    ['[1]', /^f, line 2: expected a JSON object, found \[1\]\.$/],
-    ['7', /^f, line 2: expected a JSON object, found 7\.$/],
-    ['{"question": "q"}', /^f, line 2: expected text under "question" and "answer", found \{"question": "q"\}\.$/],
+    ['{"question": 1', /^f, line 2: not valid JSON \(.*\)\. Write one JSON object per line\.$/],
+    ['[1]', /^f, line 2: \[1\] is not a JSON object\. Write one JSON object per line\.$/],
+    ['7', /^f, line 2: 7 is not a JSON object\. Write one JSON object per line\.$/],
+    [
+      '{"question": "q"}',
+      /^f, line 2: expected text under "question" and "answer", found \{"question": "q"\}\. Write both as texts\.$/,
+    ],
     [line(' ', '#### 1'), /^f, line 2: expected text under "question" and "answer"/],
-    [line('q', '#### ...'), /^f, line 2: the answer does not end in "#### N"; it ends in \.\.\.#### \.\.\.$/],
+    [
+      line('q', '#### ...'),
+      /^f, line 2: the answer does not end in "#### N"; it ends in "#### \.\.\."\. Write it so\.$/,
+    ],
     [line('q', '#### ,'), /^f, line 2: the answer does not end in "#### N"/],
     [line('q', '#### -'), /^f, line 2: the answer does not end in "#### N"/],
     [line('q', '#### 1.2.3'), /^f, line 2: the answer does not end in "#### N"/],
-    [line('q', 'no answer'), /^f, line 2: the answer does not end in "#### N"; it ends in \.\.\.no answer$/],
+    [
+      line('q', 'no answer'),
+      /^f, line 2: the answer does not end in "#### N"; it ends in "no answer"\. Write it so\.$/,
+    ],
   ])('%s names its line', (bad, message) => {
     expect(() => parseGsm8kJsonl(`${natalia}\n${bad}\n${natalia}`, 'f')).toThrow(message);
   });

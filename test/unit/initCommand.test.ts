@@ -60,6 +60,9 @@ test.each(Object.keys(TEMPLATES))(
     const written = await write(name, template, LARGE);
     const text = readFileSync(join(root, name, 'config.yaml'), 'utf8');
     const { model, actor, data, rollout, task } = parseTrainConfig(text, { source: 'config.yaml' });
+    expect(readFileSync(join(root, name, 'README.md'), 'utf8')).toContain(
+      `# train: starts from ${LARGE.path}; then open`,
+    );
     expect(model).toMatchObject({ path: LARGE.path, loraRank: 32, enableGradientCheckpointing: true });
     expect([actor.optim.lr, data.maxResponseLength, rollout.maxNumSeqs]).toEqual([2e-5, 512, 32]);
     const told = written.includes('task.mjs')
@@ -80,6 +83,11 @@ test.each(Object.keys(TEMPLATES).filter((template) => 'sft.yaml' in TEMPLATES[te
     const folder = join(root, name);
     const config = parseTrainConfig(readFileSync(join(folder, 'config.yaml'), 'utf8'), { source: 'config.yaml' });
     expect([config.model.path, config.trainer.totalTrainingSteps]).toEqual(['sft.yaml', 40]);
+    const readme = readFileSync(join(folder, 'README.md'), 'utf8');
+    expect(readme).toContain(
+      '# train: a new small model imitates demonstrate() of task.mjs, then GRPO improves it; then open',
+    );
+    expect(readme).not.toMatch(/shipped model|With tools of your own|within a minute/);
     const sft = parseSftConfig(readFileSync(join(folder, 'sft.yaml'), 'utf8'), { source: 'sft.yaml' });
     expect(sft).toMatchObject({ name: `${name}-sft`, task: { module: './task.mjs' } });
     const { default: task } = (await import(join(folder, 'task.mjs'))) as { default: Task };

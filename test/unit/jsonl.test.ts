@@ -212,17 +212,20 @@ describe('a line', () => {
   const AT = 'a.jsonl, line 2: ';
   test.each<[unknown, string]>([
     ['{"prompt": "q"', 'not valid JSON'],
-    ['[1]', 'expected a JSON object, found [1].'],
-    ['null', 'expected a JSON object, found null.'],
-    [{}, 'it has no prompt: expected "messages" or "prompt", found no field (task.options.promptKey names another).'],
-    [{ question: 'q' }, 'it has no prompt: expected "messages" or "prompt", found "question" (task.options.promptKey'],
+    ['[1]', '[1] is not a JSON object. Write one JSON object per line.'],
+    ['null', 'null is not a JSON object. Write one JSON object per line.'],
+    [
+      {},
+      'it has no prompt: expected "messages" or "prompt", found no field. Rename the field, or set task.options.promptKey to its name.',
+    ],
+    [{ question: 'q' }, 'it has no prompt: expected "messages" or "prompt", found "question". Rename the field'],
     [
       { prompt: 'q', messages: [] },
       'both "messages" and "prompt" are there. Say which is the prompt: task.options.promptKey.',
     ],
     [
       { prompt: 'q', label: 1 },
-      'it has no answer: expected "answer" or "reward_model.ground_truth" or "ground_truth" or "solution", found "prompt", "label" (task',
+      'it has no answer: expected "answer" or "reward_model.ground_truth" or "ground_truth" or "solution", found "prompt", "label". Rename the field',
     ],
     [{ prompt: ' \n', answer: 'a' }, '"prompt" ends in an empty text. Write what the model is asked.'],
     [
@@ -266,7 +269,7 @@ describe('a line', () => {
   ])('%j is refused with its place', (bad, why) => {
     const message = refusalOf(() => problemsOf(lines({ ...GOOD, id: 'one' }, bad)));
     expect(message.slice(0, AT.length + why.length)).toBe(AT + why);
-    expect(message).not.toContain('\n');
+    expect(message).toMatch(/^.+[^.]\. [A-Z].+\.$/);
   });
 
   test('nothing in a line reaches what every object inherits', () => {
@@ -331,7 +334,7 @@ describe('files', () => {
       /^task\.options\.rewards is unknown; known: reward,/,
     );
     await expect(open({ options: { ignoreCase: 'yes' } })).rejects.toThrow(
-      /ignoreCase is "yes"; allowed: a boolean\.$/,
+      /ignoreCase is "yes"; allowed: a boolean\. Change it, or leave it out\.$/,
     );
   });
 });
@@ -481,8 +484,8 @@ describe("a reward of one's own", () => {
       'export const x = 1',
       /^task\.options\.module \S+: it has no default export that is a function\. Write "export default/,
     ],
-    ['throw new Error("top")', /^task\.options\.module \S+ does not load: top\.$/],
-    ['throw undefined', /does not load: undefined\.$/],
+    ['throw new Error("top")', /^task\.options\.module \S+ does not load: top \(\S+:1:\d+\)\. Correct the file\.$/],
+    ['throw undefined', /does not load: undefined\. Correct the file\.$/],
     ['export default (', /does not load: /],
   ])('the module %s is refused', async (code, message) => {
     await expect(opened(code)).rejects.toThrow(message);
@@ -515,9 +518,11 @@ describe("a reward of one's own", () => {
   test('a module that is missing, not named, or not needed is an error', async () => {
     const open = (options: Record<string, string>) => openTask({ name: 'jsonl', timeoutS: 60, path, options });
     await expect(open({ reward: 'module', module: 'nope.mjs' })).rejects.toThrow(
-      'task.options.module: there is no nope.mjs.',
+      /^task\.options\.module: there is no nope\.mjs in \S+\. Give the path of a \.js or \.ts file\.$/,
     );
-    await expect(open({ reward: 'module' })).rejects.toThrow(/^task\.options\.module is missing; /);
+    await expect(open({ reward: 'module' })).rejects.toThrow(
+      /^task\.options\.module is missing, but .*\. Name the file\.$/,
+    );
     await expect(open({ reward: 'exact', module: 'x.mjs' })).rejects.toThrow(
       /is for the reward "module", and not for "exact"/,
     );

@@ -142,7 +142,9 @@ describe('--import', () => {
     const all = ['--import', loop, '--import', row, '--import', batch, 'rollout.agent.defaultAgentLoop=self_check'];
     for (const name of ['mine', 'by_batch']) expect(await said(name, ...all)).toBe(await said('grpo'));
     expect((await checkPolicyLoss(POLICY_LOSSES.by_batch)).slopeError).toBeLessThan(1e-5);
-    expect(await said('grpo', '--import', 'none.mjs')).toContain('--import: there is no none.mjs.');
+    expect(await said('grpo', '--import', 'none.mjs')).toMatch(
+      /^--import: there is no none\.mjs in \S+\. Give the path of a \.js or \.ts file\.$/,
+    );
   });
 
   test('takes TypeScript, and a module that registers as it loads, by another copy of the library', async () => {
@@ -172,17 +174,28 @@ describe('--import', () => {
       'export const x = 1;',
       /other\.mjs: it registers nothing, and it has no default export that is a function\. Write/,
     ],
-    ['export default () => nothing.at.all;', /other\.mjs: its default function throws .*nothing is not defined\.$/],
-    ['throw new Error("early")', /other\.mjs does not load: .*early\.$/],
+    [
+      'export default () => nothing.at.all;',
+      /^The default function of \S+ \S+other\.mjs threw "nothing is not defined" \(at .*\)\. Correct the file\.$/,
+    ],
+    ['throw new Error("early")', /other\.mjs does not load: early \(\S+other\.mjs:1:\d+\)\. Correct the file\.$/],
     [
       "export default (l) => l.registerPolicyLoss('x', {})",
       /^Policy loss "x" is neither a row nor a function\. Register/,
     ],
     ["export default (l) => l.registerAdvantage('x')", /^Advantage "x" is undefined, not a function\. Register/],
     ["export default (l) => l.registerAgentLoop('x', 1)", /^The agent loop "x" is 1, not a function\. Register/],
-    ['\nexport default (a: number =>', /other\.ts does not load: \S.*\(\S+other\.ts:\d+\)\.$/, 'ts'],
-    ["import a from './gone.ts'; a();", /other\.ts does not load: Could not resolve '.\/gone\.ts' in .*:1\)\.$/, 'ts'],
-    ["import { no } from './my.ts'; no();", /other\.ts does not load: "no" is not exported by .*:1\)\.$/, 'ts'],
+    ['\nexport default (a: number =>', /other\.ts does not load: \S.*\(\S+other\.ts:\d+\)\. Correct the file\.$/, 'ts'],
+    [
+      "import a from './gone.ts'; a();",
+      /other\.ts does not load: Could not resolve '.\/gone\.ts' in .*:1\)\. Correct the file\.$/,
+      'ts',
+    ],
+    [
+      "import { no } from './my.ts'; no();",
+      /other\.ts does not load: "no" is not exported by .*:1\)\. Correct the file\.$/,
+      'ts',
+    ],
   ])('of %j ends in a sentence', async (text, sentence, kind = 'mjs') => {
     if (kind === 'ts') written('my.ts', 'export const a = 1;');
     const { status, said: lines } = await train('grpo', '--import', written(`${Math.random()}other.${kind}`, text));

@@ -531,7 +531,11 @@ test.each([
   [{ messages: [{ role: 'user', text: 'x' }] }, /has the messages \[\{"role":"user".*no messages that can be read\./],
   [{ id: undefined }, /^Training problem 0 of task "gsm8k-tool" has the id undefined\. Give \{ id,/],
   [{ id: 7 }, /has the id 7\. Give/],
-  [{ answer: 5 }, /has the answer 5\. Give .* with texts for id, role, content and answer\.$/],
+  [{ answer: 5 }, /has the answer 5\. Give .* with texts for id, content and answer and with the roles system, user, /],
+  [
+    { messages: [{ role: 'human', content: 'x' }] },
+    /has the messages \[\{"role":"human".*no messages that can be read\./,
+  ],
 ])('a problem with %j is refused before the run', async (wrong, message) => {
   const train = () => ({ ...task.train(0, 1), ...(wrong as object) });
   await expect(checkedProblems({ ...task, train }, config, 1)).rejects.toThrow(message);

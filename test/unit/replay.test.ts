@@ -151,7 +151,9 @@ test('a missing, damaged, truncated or renamed step ends in one error that says 
   expect(await refusal('--algorithm', 'nope')).toMatch(
     /^--algorithm names "nope"; known: grpo, dr_grpo, .*vanilla.*registered with --import\.$/,
   );
-  expect(await refusal('--reward', 'nowhere.js')).toBe('--reward: there is no nowhere.js.');
+  expect(await refusal('--reward', 'nowhere.js')).toBe(
+    `--reward: there is no nowhere.js in ${process.cwd()}. Give the path of a .js or .ts file.`,
+  );
   expect(await refusal('--checkpoint', '9')).toBe(
     `--checkpoint is "9", which is neither a folder nor a checkpoint of ${path}. It has checkpoints of steps 0 (0 = the start model).`,
   );

@@ -88,6 +88,8 @@ describe('a failing reward function ends in one error message, or in a sample wi
   test.each<[string, () => unknown, RegExp]>([
     ['undefined', () => undefined, /^The reward of problem "train-0" is undefined\. Return \{ score, acc \}/],
     ['null', () => null, /is null\. Return/],
+    ['a long text', () => 'x'.repeat(300), /is "x{99}\.\.\.\. Return/],
+    ['a bigint', () => 1n, /is a bigint\. Return/],
     [
       '1e200',
       () => ({ score: 1e200, acc: 1 }),
@@ -200,6 +202,8 @@ describe('several named rewards', () => {
     await expect(scored('#### 42', withRewardWeights(task, { said: 1 }).reward)).rejects.toThrow(
       'reward.weights names "said", but the named rewards of task "t" are correct, format, code, step (problem "train-0")',
     );
+    const one = withRewardWeights({ ...task, reward: (() => 1) as never }, { said: 1 }).reward;
+    await expect(scored('#### 42', one)).rejects.toThrow('The reward of problem "train-0" is 1. Return { score, acc }');
   });
 
   test('senseless weights are reported', async () => {

@@ -258,6 +258,9 @@ describe('hostile requests get one clear error', () => {
       expect([(await ask('/v1/models', undefined, { method })).status, method]).toEqual([405, method]);
     expect((await ask('/v1/models', undefined, { method: 'HEAD' })).said).toBe('');
     expect((await ask('/v1/chat/completions')).headers.get('allow')).toBe('POST');
+    expect((await ask('/v1/embeddings', {})).json.error.message).toMatch(
+      /^There is nothing at .*\. Send chats to \/v1\/chat/,
+    );
     for (const [groups, takes] of [
       [undefined, '1'],
       ['all', 'at least 1'],

@@ -8,13 +8,15 @@ import { createServer, type RequestListener } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
-import type { UserCodeError } from '../../src/errors.ts';
+import { InputError, type UserCodeError } from '../../src/errors.ts';
 import { openTask } from '../../src/cli/run/openTask.ts';
 import { decodePlain, encodePlain } from '../../src/extensions/sandbox/plain.ts';
 import { type IsolatedLimits, isolatedTask } from '../../src/extensions/modules/isolated.ts';
 import { fetchSource, SOURCE_LIMITS } from '../../src/extensions/modules/source.ts';
 import { Guest } from '../../src/extensions/sandbox/sandbox.ts';
-import type { ScoredSample, Task } from '../../src/tasks/task.ts';
+import { checkedTask } from '../../src/tasks/checkedTask.ts';
+import type { Rng } from '../../src/tasks/random.ts';
+import type { Problem, ScoredSample, Task } from '../../src/tasks/task.ts';
 import { portOf } from '../hubServer.ts';
 import { stub } from '../stub.ts';
 
@@ -374,6 +376,137 @@ describe('in Node', () => {
       'neither a file nor a package that is installed here',
     );
     await expect(moduleTask(path, { path: 'x.jsonl' })).rejects.toThrow('task.module provides its own problems');
+  });
+
+  const promise = 'new Promise(() => {})';
+  const rng = stub<Rng>({});
+  const problem = stub<Problem>({ id: 'p' });
+  test.each<[Record<string, string>, (task: Task) => unknown, string]>([
+    [
+      { heldOut: '() => ({ a: 1 })' },
+      (task) => task.heldOut(1),
+      'The list of held-out problems of task "mine" is {"a":1}. Return a list',
+    ],
+    [
+      { heldOut: '() => {}' },
+      (task) => task.heldOut(1),
+      'is undefined. Return a list of problems from heldOut(count).',
+    ],
+    [{ heldOut: 'function* () { for (;;) yield problem("a"); }' }, (task) => task.heldOut(1), 'is {}. Return a list'],
+    [{ heldOut: '() => { throw new Error("disk") }' }, (task) => task.heldOut(1), 'threw "disk" (at Object.heldOut ('],
+    [
+      { heldOut: `() => ${promise}` },
+      (task) => task.heldOut(1),
+      'did not resolve in 0.1 s (task.timeoutS). Return a list',
+    ],
+    [
+      { heldOut: '() => [Promise.resolve(problem("a")), Promise.resolve(5)]' },
+      (task) => task.heldOut(2),
+      'Held-out problem 1 of task "mine" has no messages',
+    ],
+    [
+      { train: `() => ${promise}` },
+      (task) => task.train(3, 1),
+      'Training problem 3 of task "mine" did not resolve in 0.1 s (task.timeoutS). Give',
+    ],
+    [{ train: '() => 5' }, (task) => task.train(3, 1), 'Training problem 3 of task "mine" has no messages'],
+    [
+      { more: 'observe() { throw new Error("x") }' },
+      (task) => task.observe?.(problem, []),
+      'observe() of problem "p" of task "mine" threw "x" (at Object.observe (',
+    ],
+    [
+      { more: `observe: () => ${promise}` },
+      (task) => task.observe?.(problem, []),
+      'did not resolve in 0.1 s (task.timeoutS). Mend observe(',
+    ],
+    ...[
+      'undefined',
+      '"#### 4"',
+      '[]',
+      '[null]',
+      '[{ role: "model", content: "1" }]',
+      '[{ role: "tool", content: "1" }]',
+    ].map((given): [Record<string, string>, (task: Task) => unknown, string] => [
+      { more: `demonstrate: () => (${given})` },
+      (task) => task.demonstrate?.(problem, rng, 0),
+      'The demonstration of problem "p" of task "mine" is ',
+    ]),
+    [
+      { more: 'demonstrate: (p, rng) => rng.next()' },
+      (task) => task.demonstrate?.(problem, rng, 0),
+      'threw "rng.next is not a function"',
+    ],
+    [
+      { more: 'state: () => ({ a: 7n }), restore() {}' },
+      (task) => task.state?.(),
+      'The result of state() of task "mine" is a bigint under "a". Return plain JSON.',
+    ],
+    [{ more: 'state: () => new Map(), restore() {}' }, (task) => task.state?.(), 'is an instance of Map. Return'],
+    [{ more: 'state: async () => 1, restore() {}' }, (task) => task.state?.(), 'is an instance of Promise. Return'],
+    [
+      { more: 'state: () => 1, async restore() {}' },
+      (task) => task.restore?.(1),
+      'The result of restore() of task "mine" is a promise. Restore',
+    ],
+    [
+      { more: 'ask: () => "x"' },
+      (task) => task.ask?.('y'),
+      'The result of ask() of task "mine" is "x". Return a list of messages',
+    ],
+  ])('a file with %j: one error message of two sentences', async (parts, call, sentence) => {
+    const opened = await moduleTask(write(`${Math.random()}.mjs`, moduleOf(parts)));
+    const task = checkedTask(opened, Object.values(parts).join().includes(promise) ? SHORT_MS : HANG_LIMITS.timeoutMs);
+    const error: unknown = await (async () => call(task))().catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(InputError);
+    expect((error as Error).message).toContain(sentence);
+    expect((error as Error).message).toMatch(/^[^\n]+[^.\n]\. [A-Z][^\n]*\.$/);
+  });
+
+  test.each([
+    ['export default null', '(it exports undefined). Export { name,'],
+    ['export default []', '(it exports []). Export'],
+    ['export default () => {}', '(it exports undefined). Export'],
+    [`export default () => ${promise}`, 'did not resolve in 0.1 s (task.timeoutS). Resolve or reject'],
+    [moduleOf({}, `await ${promise};`), 'did not resolve in 0.1 s (task.timeoutS). Resolve or reject'],
+    [
+      moduleOf({ more: 'observe: "yes"' }),
+      'Task "mine" has "yes" as "observe". Give a function, or leave the field out.',
+    ],
+    [
+      moduleOf({ more: 'state: () => 1' }),
+      'has state() without restore(), so a resumed run would lose its state. Write both',
+    ],
+    [moduleOf({ more: 'tokenizer: 7' }), '(tokenizer: Invalid type'],
+    [
+      moduleOf().replace('reward:', 'rewards:'),
+      'a field "rewards", which tasks do not have. Did you mean "reward"? Rename it.',
+    ],
+    [moduleOf().replace('heldOut:', 'held_out:'), 'Did you mean "heldOut"? Rename it.'],
+  ])('the file %j is refused', async (text, message) => {
+    const limit = { timeoutS: (text.includes(promise) ? SHORT_MS : HANG_LIMITS.timeoutMs) / 1000 };
+    await expect(moduleTask(write(`${Math.random()}.mjs`, text), limit)).rejects.toThrow(message);
+  });
+
+  test('a task that is an instance of a class keeps its methods', async () => {
+    const { sha256, ...task } = await moduleTask(
+      write(
+        'class.mjs',
+        `${moduleOf()}`.replace(/export default \{[^]*/, '') +
+          `class Mine {
+          #count = 0; name = 'mine'; tools = [];
+          train(index) { this.#count++; return problem('a' + index); }
+          heldOut() { return [problem('b')]; }
+          reward() { return { score: this.#count, acc: 1 }; }
+          state() { return this.#count; }
+          restore(count) { this.#count = count; }
+        }
+        export default new Mine();`,
+      ),
+    );
+    expect(sha256).toHaveLength(64);
+    expect([await task.train(4, 1), await task.heldOut(1)]).toMatchObject([{ id: 'a4' }, [{ id: 'b' }]]);
+    expect([await task.reward(sample), task.state?.()]).toEqual([{ score: 1, acc: 1 }, 1]);
   });
 
   test('examples/task-module.js gives the same problems and rewards, isolated and not', async () => {

@@ -201,7 +201,7 @@ test.each([NaN, undefined, '1', 1n])(
   async (reward) => {
     const release = vi.fn();
     const tool = plain(() => 'ok', { create: () => 1, calcReward: () => reward as number, release });
-    const shown = typeof reward === 'bigint' ? 'bigint' : typeof reward === 'string' ? '"1"' : String(reward);
+    const shown = typeof reward === 'bigint' ? 'a bigint' : typeof reward === 'string' ? '"1"' : String(reward);
     await expect(callOnce(tool)).rejects.toThrow(
       `calcReward of tool "plain" returned ${shown}. Return a finite number`,
     );

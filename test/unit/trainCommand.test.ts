@@ -204,6 +204,24 @@ test('a run of partial rollouts that was stopped continues as if it had not been
   expect(outcome('stopped', 4)).toEqual(outcome('whole', 4));
 });
 
+test.each<[heldOut: string, reward: string, line: RegExp, status: number]>([
+  ['[]', '({ score: 1, acc: 1 })', /^task "own" has no held-out problems: no pass@1 is measured$/m, 0],
+  ['[of(8), of(0)]', '({ score: 1, acc: 1 })', /^1 of 2 held-out problems .* too, e\.g\. "0": pass@1 is too high$/m, 0],
+  ['[of(8)]', '1', /^The reward of problem "8" is 1\. Return \{ score, acc \}, or a promise of it\.$/m, 2],
+  ['[of(8)]', '({ score: 1 })', /^The reward of problem "8" has the acc undefined\. Give 1 for right/m, 2],
+])('a task whose held-out problems are %s, with the reward %s', async (heldOut, reward, line, status) => {
+  const module = join(mkdtempSync(join(tmpdir(), 'webgrpo-held-out-')), 'task.mjs');
+  writeFileSync(
+    module,
+    `const of = (i) => ({ id: String(i), messages: [{ role: 'user', content: 'x' + i }], answer: 'a' });
+    export default { name: 'own', train: of, heldOut: () => ${heldOut}, reward: () => (${reward}) };`,
+  );
+  const task = [`task.module=${module}`, 'trainer.valBeforeTrain=true', 'trainer.totalTrainingSteps=1'];
+  const ended = await train('name=held-out', ...task);
+  expect(ended.said.join('\n')).toMatch(line);
+  expect(ended.status).toBe(status);
+});
+
 test('--dry-run prints plan and estimate, and writes nothing', async () => {
   const { said, status } = await new RunningCommand(
     ['train', 'configs/gsm8k-tool.yaml', '--dry-run', 'name=dry', ...TINY, 'data.valMaxSamples=4'],

@@ -86,13 +86,26 @@ const SYSTEM =
 export function filesOf({ files }: Template, name: string, command: string, model?: StartModel): Map<string, string> {
   const filled = (text: string) => text.replaceAll('my-task', name).replaceAll('npx webgrpo', () => command);
   const written = Object.entries(files).map(([file, text]): [string, string] => {
-    const started = model && file === 'config.yaml' ? withModel(text, model) : text;
+    const started = model && file === 'config.yaml' ? withModel(text, model) : startOf(text, file, model);
     const told = model?.isLarge
       ? started.replace("const SYSTEM = '';", () => `const SYSTEM =\n  '${SYSTEM}';`)
       : started;
     return [file, filled(told)];
   });
   return new Map(written);
+}
+
+/** Returns a README that says how training starts from the given model; any other file unchanged. */
+function startOf(text: string, file: string, model: StartModel | undefined): string {
+  if (!model || file !== 'README.md') return text;
+  const isWarm = model.path === WARM_START;
+  const starts = isWarm
+    ? 'a new small model imitates demonstrate() of task.mjs, then GRPO improves it'
+    : `starts from ${model.path}`;
+  const named = text.replace(/^( +# train: ).*(?=; then open)/m, (_, start) => `${start}${starts}`);
+  return isWarm
+    ? named.replace(/^With tools of your own.*?trained\. |^With tools of your own.*?`task\.mjs`\. /m, '')
+    : named;
 }
 
 const ADAPTERS = ['loraRank: 32', 'loraAlpha: 32', 'targetModules: [all-linear]', 'enableGradientCheckpointing: true'];

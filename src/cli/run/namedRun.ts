@@ -62,6 +62,8 @@ export async function openConfig(path: string): Promise<ConfigFile> {
   const source = run ? join(run.folder, CONFIG) : isFolder ? join(path, CONFIG) : path;
   if (isFolder && !existsSync(shippedPath(source)))
     throw new InputError(`${path} is a folder without ${CONFIG}. Give a config file or a run folder.`);
+  if (/\.([cm]?[jt]s|jsonl|py|md|gguf)$/.test(source) && existsSync(source))
+    throw new InputError(`${path} is not a config. Give the YAML file that names it, such as ${CONFIG}.`);
   return { source, text: await readText(source), ...(run && { run }) };
 }
 

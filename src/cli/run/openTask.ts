@@ -42,7 +42,7 @@ async function openOwn(config: OpenedConfig, reward: { timeoutS: number } | unde
     throw new InputError(
       'task.path and task.valPath are set, but task.module provides its own problems. Leave them out.',
     );
-  const limits = { timeoutMs: timeoutS * 1000, rewardTimeoutMs: reward && reward.timeoutS * 1000 };
+  const limits = { timeoutMs: timeoutS && timeoutS * 1000, rewardTimeoutMs: reward && reward.timeoutS * 1000 };
   return withTools(await openModule({ module, options, isolated }, limits), tools);
 }
 

@@ -171,6 +171,7 @@ async function checkPrompts(model: LoadedModel, task: Task, config: TrainConfig)
   const tokenizer = modelTokenizer(model, data.chatTemplateKwargs);
   const limits = agentLimits(config);
   for (const note of checkTemplate({ config, task, tokenizer }, { training, heldOut })) say(note);
+  noteHeldOut(task, heldOut, training);
   if (data.filterOverlongPrompts) {
     const fits = promptFits({ config, tokenizer, task });
     const leftOut = (problems: Problem[]) =>
@@ -183,6 +184,19 @@ async function checkPrompts(model: LoadedModel, task: Task, config: TrainConfig)
   const toolSchemasInPrompt = writesSchemas(rollout, tokenizer);
   for (const problem of [...heldOut, ...training])
     promptOf({ tokenizer, problem, ...partsOf(task, problem), limits, toolSchemasInPrompt });
+}
+
+/** Prints a line if held-out problems are missing, or if some are training problems too, because pass@1 then does not measure learning. */
+function noteHeldOut({ name, environments }: Task, heldOut: readonly Problem[], training: readonly Problem[]): void {
+  if (heldOut.length === 0) say(`task "${name}" has no held-out problems: no pass@1 is measured`);
+  if (environments?.length) return; // the prompts of two problems can be the same, although their environments differ
+  const textOf = ({ messages, answer }: Problem) => JSON.stringify([messages, answer]);
+  const trained = new Set(training.map(textOf));
+  const [known, ...more] = heldOut.filter((problem) => trained.has(textOf(problem)));
+  if (known)
+    say(
+      `${more.length + 1} of ${heldOut.length} held-out problems are training problems too, e.g. "${known.id}": pass@1 is too high`,
+    );
 }
 
 /** If `kernelTuning` is the name of a file, replaces it by the content of that file. */

@@ -80,7 +80,8 @@ async function checkExamples(config: SftConfig, files: LoadedModel, task: Task):
   const training = await Promise.all(
     Array.from({ length: CHECKED_EXAMPLES }, async (_, i) => task.train(i, config.seed)),
   );
-  for (const note of promptLosses({ task, tokenizer }, { training, heldOut: [] })) say(note);
+  const heldOut = await task.heldOut(config.data.valMaxSamples);
+  for (const note of promptLosses({ task, tokenizer }, { training, heldOut })) say(note);
 }
 
 /** Returns the model that the config names; without one, new random weights and a tokenizer trained on the task's text. */

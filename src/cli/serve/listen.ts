@@ -145,7 +145,11 @@ async function answer(
     if (parts.join('/') !== 'health') checkToken(request, options.token);
     const path = JSON.stringify(request.url?.slice(0, 100));
     const actions = routes(parts);
-    if (!actions) throw new ApiError(`There is nothing at ${path}.`, { status: 404 });
+    if (!actions)
+      throw new ApiError(
+        `There is nothing at ${path}. Send chats to /v1/chat/completions, /v1/responses or /v1/messages.`,
+        { status: 404 },
+      );
     const action = actions[method === 'HEAD' ? 'GET' : method];
     if (!action) {
       const methods = Object.keys(actions).join(', ');

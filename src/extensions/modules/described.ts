@@ -2,9 +2,11 @@
 
 import { distance } from 'fastest-levenshtein';
 import * as v from 'valibot';
-import { InputError } from '../../errors.ts';
+import { InputError, shownValue } from '../../errors.ts';
+import { checkedTask } from '../../tasks/checkedTask.ts';
 import type { Task } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
+import { isObject } from '../../tasks/toolSchema.ts';
 
 /** Schema of a task's name, which becomes part of the names of metrics. */
 const name = v.pipe(v.string(), v.regex(/^[\w.-]{1,64}$/));
@@ -34,7 +36,7 @@ type Shape = v.InferOutput<typeof taskShape>;
 type Described<T> = { [K in keyof T]: Exclude<T[K], undefined> };
 export type DescribedTask = Described<Omit<Shape, 'tools'>> & { tools: Described<Shape['tools'][number]>[] };
 
-const NEEDED = ['train', 'heldOut', 'reward'];
+const NEEDED = ['train', 'heldOut', 'reward'] as const;
 
 /** Validates the description of a task: its fields and the names of its functions. Throws InputError if it is not that of a task. */
 export function describedTask(address: string, given: unknown): DescribedTask {
@@ -50,14 +52,17 @@ export function describedTask(address: string, given: unknown): DescribedTask {
   return read.output as DescribedTask;
 }
 
+/** Time limit of a call of a function whose module runs without a sandbox, in milliseconds. */
+export const OWN_CALL_MS = 300_000;
+
 /**
- * Validates a task whose module runs without a sandbox. Throws InputError if the value is not a task, or if the name of a field is
- * misspelt.
+ * Validates a task whose module runs without a sandbox, and returns it with checked functions. Throws InputError if the value is not a
+ * task, or if the name of a field is misspelt.
+ * @param timeoutMs see `checkedTask`
  */
-export function checkTask(address: string, given: unknown): Task {
-  const task = (given ?? {}) as Partial<Task>;
-  const methods = NEEDED.filter((method) => typeof task[method as keyof Task] === 'function');
-  describedTask(address, { name: task.name, trainSize: task.trainSize, methods, tools: [] });
+export function checkTask(address: string, given: unknown, timeoutMs = OWN_CALL_MS): Task {
+  if (!isObject(given)) throw notATask(address, `it exports ${shownValue(given)}`);
+  const task = given as Partial<Task>;
   const missing = FIELDS.filter((field) => task[field] === undefined);
   for (const field of Object.keys(task)) {
     const meant = missing.find((known) => !FIELDS.includes(field as keyof Task) && isMisspelt(field, known));
@@ -66,7 +71,10 @@ export function checkTask(address: string, given: unknown): Task {
         `The task of ${address} has a field "${field}", which tasks do not have. Did you mean "${meant}"? Rename it.`,
       );
   }
-  return task as Task;
+  const { name: named, trainSize, tokenizer } = task;
+  const methods = NEEDED.filter((method) => typeof task[method] === 'function');
+  describedTask(address, { name: named, trainSize, tokenizer, methods, tools: [] });
+  return checkedTask(task as Task, timeoutMs);
 }
 
 const FIELDS: readonly (keyof Task)[] = [

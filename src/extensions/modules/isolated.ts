@@ -12,10 +12,12 @@ import { describedTask, type DescribedTask } from './described.ts';
 import { GuestError, SandboxedModule, type ModuleSource } from './sandboxedModule.ts';
 import { sha256Of } from './source.ts';
 
+const CALL_MS = 10_000;
+
 /** Time limits of an isolated task. */
 export interface IsolatedLimits {
-  /** Time limit of one call of a function, in milliseconds. */
-  timeoutMs: number;
+  /** Time limit of one call of a function, in milliseconds. Default: 10,000. */
+  timeoutMs?: number | undefined;
   /** Time limit of one call of `reward`, in milliseconds. Applies if it is less than timeoutMs. */
   rewardTimeoutMs?: number | undefined;
   /** Time limit for loading the module, in milliseconds. Default: 10,000. */
@@ -73,7 +75,7 @@ class Calls {
    * @param what describes the call in errors, e.g. 'Training problem 3'
    */
   async of<T>(what: string, call: string, args: readonly unknown[], limitMs?: number): Promise<T> {
-    const ms = Math.min(this.#limits.timeoutMs, limitMs ?? Infinity);
+    const ms = Math.min(this.#limits.timeoutMs ?? CALL_MS, limitMs ?? Infinity);
     const again: [string, unknown[]] | undefined = this.state === undefined ? undefined : ['restore', [this.state]];
     try {
       const value = (await this.#module.call(call, args, ms, again)) as T;
@@ -114,7 +116,10 @@ function taskOf(calls: Calls, { name, methods, tools, ...fields }: DescribedTask
       const what = 'The list of held-out problems';
       const problems = await calls.of<Problem[]>(what, 'heldOut', [count]);
       if (Array.isArray(problems)) return problems.slice(0, count);
-      throw new UserCodeError('heldOut returned', `${what} of task "${name}" is not a list.`);
+      throw new UserCodeError(
+        'heldOut returned',
+        `${what} of task "${name}" is not a list. Return a list of problems from heldOut(count).`,
+      );
     },
     reward: (sample) => {
       const { toolStates = {}, ...data } = sample;

@@ -84,9 +84,12 @@ export class SandboxedModule {
       } catch (error) {
         this.#end();
         if (!(error instanceof GuestError)) throw error;
-        throw new InputError(`The task module ${this.#source.entry} does not load: ${error.message}${error.place}.`, {
-          cause: error,
-        });
+        throw new InputError(
+          `The task module ${this.#source.entry} does not load: ${error.message}${error.place}. Correct the file.`,
+          {
+            cause: error,
+          },
+        );
       }
     });
   }

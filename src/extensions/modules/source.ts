@@ -28,7 +28,7 @@ export function moduleUrl(address: string): URL {
   if (url && isOpen && (url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url.hostname))))
     return url;
   throw new InputError(
-    `task.module is "${shown(address)}"; allowed: https://... without a user name or password, or http:// of this machine.`,
+    `task.module is "${shown(address)}"; allowed: https://... without a user name or password, or http:// of this machine. Name a file by its path.`,
   );
 }
 

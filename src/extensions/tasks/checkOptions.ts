@@ -14,7 +14,7 @@ export function checkOptions(task: string, options: object, ranges: Record<strin
     const value = values[name] as number;
     if (!(value >= min && value <= max) || (isCount(name) && !Number.isInteger(value)))
       throw new InputError(
-        `${task}: option ${name} is ${value}; allowed: ${isCount(name) ? 'integers' : 'numbers'} from ${min} to ${max}.`,
+        `${task}: option ${name} is ${value}; allowed: ${isCount(name) ? 'integers' : 'numbers'} from ${min} to ${max}. Change it, or leave it out.`,
       );
     const upper = name.replace(/^min/, 'max');
     if (upper !== name && value > (values[upper] as number))
@@ -32,10 +32,14 @@ export function readOptions<T extends object>(
 ): Partial<T> {
   for (const [key, value] of Object.entries(options)) {
     if (!Object.hasOwn(defaults, key))
-      throw new InputError(`task.options.${key} is unknown; known: ${Object.keys(defaults).join(', ')}.`);
+      throw new InputError(
+        `task.options.${key} is unknown; known: ${Object.keys(defaults).join(', ')}. Rename it, or leave it out.`,
+      );
     const type = typeof defaults[key as keyof T];
     if (typeof value !== type)
-      throw new InputError(`task.options.${key} is ${JSON.stringify(value)}; allowed: a ${type}.`);
+      throw new InputError(
+        `task.options.${key} is ${JSON.stringify(value)}; allowed: a ${type}. Change it, or leave it out.`,
+      );
   }
   return options as Partial<T>;
 }

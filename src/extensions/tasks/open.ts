@@ -30,7 +30,9 @@ export interface Surroundings {
 /** Opens a task. Throws InputError if the task or an option is unknown, and for malformed data (with its line). */
 export async function openShippedTask(config: TaskConfig, around: Surroundings): Promise<SyncTask> {
   if (!Object.hasOwn(TASKS, config.name))
-    throw new InputError(`task.name is "${config.name}"; known tasks: ${Object.keys(TASKS).join(', ')}.`);
+    throw new InputError(
+      `task.name is "${config.name}"; known tasks: ${Object.keys(TASKS).join(', ')}. Name one of them, or set task.module to your own.`,
+    );
   if (config.path !== undefined && !['gsm8k', 'jsonl'].includes(config.name))
     throw new InputError(`task.path is set, but task "${config.name}" generates its problems. Remove task.path.`);
   return withTools(await TASKS[config.name](config, around), config.tools);

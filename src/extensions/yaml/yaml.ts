@@ -20,14 +20,18 @@ const MOST_OPEN = 64;
  */
 export function readYaml(text: string, what: string): unknown {
   if (text.length > LONGEST)
-    throw new InputError(`${what} has ${text.length} characters; allowed: at most ${LONGEST}.`);
+    throw new InputError(`${what} has ${text.length} characters; allowed: at most ${LONGEST}. Shorten it.`);
   const control = /[^\t\n\r\x20-\uffff]/.exec(text);
   if (control) {
     const line = text.slice(0, control.index).split('\n').length;
-    throw new InputError(`${what} is not YAML: the control character ${control[0].charCodeAt(0)} in line ${line}.`);
+    throw new InputError(
+      `${what} is not YAML: the control character ${control[0].charCodeAt(0)} in line ${line}. Remove it.`,
+    );
   }
   const tooDeep = () =>
-    new InputError(`${what} is nested more than ${DEEPEST} deep, or holds an alias inside what it names.`);
+    new InputError(
+      `${what} is nested more than ${DEEPEST} deep, or holds an alias inside what it names. Use fewer levels.`,
+    );
   if (opensMoreThan(text, MOST_OPEN)) throw tooDeep();
   const value = valueOf(text, what);
   if (isDeeper(value, DEEPEST)) throw tooDeep();
@@ -46,13 +50,16 @@ function valueOf(text: string, what: string): unknown {
     );
   if (problem) {
     const { line, col } = lineCounter.linePos(problem.pos[0]);
-    throw new InputError(`${what} is not YAML: ${shortened(problem.message)} at line ${line}, column ${col}.`);
+    throw new InputError(
+      `${what} is not YAML: ${shortened(problem.message)} at line ${line}, column ${col}. Correct it there.`,
+    );
   }
   try {
     return document.toJS() as unknown;
   } catch (error) {
     // The parser throws for an unknown alias, and for aliases that contain each other many times.
-    if (error instanceof ReferenceError) throw new InputError(`${what} is not YAML: ${shortened(error.message)}.`);
+    if (error instanceof ReferenceError)
+      throw new InputError(`${what} is not YAML: ${shortened(error.message)}. Correct the alias.`);
     throw error;
   }
 }

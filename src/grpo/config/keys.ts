@@ -162,8 +162,11 @@ export const number = <const D extends number | undefined, const N extends Notes
 ) => key(byDefault, v.pipe(finite, v.minValue(min), v.maxValue(max)), numberRange(min, max), unit, notes);
 
 /** A number strictly above 0. */
-export const positive = <const N extends Notes>(byDefault: number, unit: string, notes: N) =>
-  key(byDefault, v.pipe(finite, v.gtValue(0), v.minValue(MIN_FLOAT32)), '> 0', unit, notes);
+export const positive = <const D extends number | undefined, const N extends Notes>(
+  byDefault: D,
+  unit: string,
+  notes: N,
+) => key(byDefault, v.pipe(finite, v.gtValue(0), v.minValue(MIN_FLOAT32)), '> 0', unit, notes);
 
 /** Like `positive`, or "auto", which is the default. */
 export const positiveOrAuto = <const N extends Notes>(unit: string, notes: N) =>

@@ -49,7 +49,7 @@ export const NAME_RULE: Rule<{ name: string }> = {
   keys: ['name'],
   when: ({ name }) => !/^[\w-][\w.-]*$/.test(name) || name.length > LONGEST_NAME,
   say: ({ name }) =>
-    `name is ${show(name)}; allowed: letters, digits, ., _ and -, not starting with a dot, at most ${LONGEST_NAME}.`,
+    `name is ${show(name)}; allowed: letters, digits, ., _ and -, not starting with a dot, at most ${LONGEST_NAME}. Rename it.`,
 };
 
 const AMOUNTS: readonly Rule<TrainConfig>[] = [

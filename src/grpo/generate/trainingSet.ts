@@ -5,6 +5,7 @@ import type { ModelConfig } from '../../model/config.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { checkAgentName } from '../../rollout/agent/loop.ts';
 import { encodePrompt, writesSchemas } from '../../rollout/agent/prompt.ts';
+import { checkEnvironments } from '../../tasks/environments/environment.ts';
 import { partsOf } from '../../tasks/environments/environmentTask.ts';
 import { givenProblem } from '../../tasks/problem.ts';
 import { keyedRng, permutation } from '../../tasks/random.ts';
@@ -62,8 +63,7 @@ export async function checkedProblems(
   const given = (index: number) =>
     givenProblem(`Training problem ${index} of task "${name}"`, () => limited.train(index, config.seed));
   checkTools(`Task "${name}"`, task.tools ?? []);
-  for (const environment of task.environments ?? [])
-    checkTools(`Environment "${environment.name}"`, environment.tools ?? []);
+  checkEnvironments(`Task "${name}"`, task.environments ?? []);
   const heldOut = await givenHeldOut(task, config);
   const training = await Promise.all(Array.from({ length: drawn }, async (_, i) => given(i)));
   for (const problem of [...heldOut, ...training]) checkNames(task, problem);

@@ -1,7 +1,7 @@
 /** Evaluation on held-out problems. */
 
 import { InputError } from '../../errors.ts';
-import type { Problem, Task } from '../../tasks/task.ts';
+import type { Problem, Reward, Task } from '../../tasks/task.ts';
 import { mean } from '../advantages/index.ts';
 import { bootstrapMetrics } from '../bootstrap.ts';
 import { type Metrics, validationMetrics } from '../metrics.ts';
@@ -172,13 +172,14 @@ async function heldOutProblems({ config, engine, task }: GenerationContext): Pro
   );
 }
 
-/** Returns the task with its reward reduced to the outcome. */
+/** Returns the task with its reward reduced to the outcome. A value that is not a reward stays, for the check of all rewards. */
 function withOutcome(task: Task): Task {
   return {
     ...task,
     async reward(sample) {
       const reward = await task.reward(sample);
-      return { ...reward, score: reward.acc };
+      const { acc } = (reward ?? {}) as Partial<Reward>;
+      return typeof acc === 'number' ? { ...reward, score: acc } : reward;
     },
   };
 }

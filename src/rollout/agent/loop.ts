@@ -85,7 +85,9 @@ export function registerAgentLoop(name: string, loop: AgentLoop): void {
 export function agentLoopOf(name: string): AgentLoop {
   const loop = registered(name);
   if (loop) return loop;
-  throw new InputError(`There is no agent loop "${name}"; registered: ${[...LOOPS.keys()].join(', ')}.`);
+  throw new InputError(
+    `There is no agent loop "${name}"; registered: ${[...LOOPS.keys()].join(', ')}. Name one of them, or register it.`,
+  );
 }
 
 function registered(name: string): AgentLoop | undefined {

@@ -1,9 +1,10 @@
 /** Environments: state that tools share, a first observation, and replies to turns without a tool call. */
 
-import { InputError } from '../../errors.ts';
+import { InputError, shownValue } from '../../errors.ts';
 import type { Message, Problem } from '../problem.ts';
 import type { Reward, ScoredSample } from '../rewards/reward.ts';
 import {
+  checkTools,
   defineTool,
   type SampleContext,
   type Tool,
@@ -11,7 +12,7 @@ import {
   type ToolOutput,
   type TruncateSide,
 } from '../tool.ts';
-import type { ArgsOf, ToolSchema } from '../toolSchema.ts';
+import { type ArgsOf, isObject, type ToolSchema } from '../toolSchema.ts';
 
 /** Result of `reset`: the sample's state, and an observation to append to its prompt. An empty or undefined observation adds nothing. */
 export interface Start<State> {
@@ -97,15 +98,8 @@ interface EnvironmentDefinition<State, Schemas extends Record<string, ToolSchema
 export function defineEnvironment<State, const Schemas extends Record<string, ToolSchema> = Record<never, never>>(
   definition: EnvironmentDefinition<State, Schemas>,
 ): Environment {
-  const { name, tools } = definition;
-  if (!/^[\w.-]{1,64}$/.test(name))
-    throw new InputError(`An environment is named "${name}"; allowed: 1 to 64 letters, digits, ., _ and -.`);
-  if (!definition.step && Object.keys(tools ?? {}).length === 0)
-    throw new InputError(`Environment "${name}" has neither step nor tools. Give it one of them.`);
-  if (!definition.save !== !definition.restore)
-    throw new InputError(
-      `Environment "${name}" has ${definition.save ? 'save without restore' : 'restore without save'}. Give both or none.`,
-    );
+  const { tools } = definition;
+  checkEnvironment(definition, Object.keys(tools ?? {}).length);
   // The cast is safe: the agent loop passes an environment only the state that its own `reset` has returned.
   const environment = definition as Omit<Environment, 'tools'>;
   const made = Object.entries((tools ?? {}) as Record<string, EnvironmentTool<ToolSchema, unknown>>);
@@ -113,6 +107,48 @@ export function defineEnvironment<State, const Schemas extends Record<string, To
     ...environment,
     tools: made.map(([tool, rest]) => defineTool({ ...ownLimits(definition), ...rest, name: tool })),
   };
+}
+
+const FUNCTIONS = ['step', 'reward', 'save', 'restore', 'close'] as const;
+
+/** Throws InputError if an environment cannot be run, or if it has only one of `save` and `restore`. */
+function checkEnvironment(environment: unknown, toolCount: number): void {
+  if (!isObject(environment))
+    throw new InputError(`An environment is ${shownValue(environment)}. Give { name, reset, tools, step }.`);
+  const { name, reset, step, save, restore } = environment;
+  if (typeof name !== 'string' || !/^[\w.-]{1,64}$/.test(name))
+    throw new InputError(
+      `An environment is named ${shownValue(name)}; allowed: 1 to 64 letters, digits, ., _ and -. Rename it.`,
+    );
+  if (typeof reset !== 'function')
+    throw new InputError(
+      `Environment "${name}" has no function "reset". Give reset(problem), which returns { state }.`,
+    );
+  const wrong = FUNCTIONS.find((key) => environment[key] !== undefined && typeof environment[key] !== 'function');
+  if (wrong !== undefined)
+    throw new InputError(
+      `Environment "${name}" has ${shownValue(environment[wrong])} as "${wrong}". Give a function, or leave the field out.`,
+    );
+  if (!step && toolCount === 0)
+    throw new InputError(`Environment "${name}" has neither step nor tools. Give it one of them.`);
+  if (!save !== !restore)
+    throw new InputError(
+      `Environment "${name}" has ${save ? 'save without restore' : 'restore without save'}. Give both or none.`,
+    );
+}
+
+/** Throws InputError if the environments of a task cannot be run, because a module can define them as plain objects. */
+export function checkEnvironments(owner: string, environments: unknown): void {
+  if (!Array.isArray(environments))
+    throw new InputError(`${owner} has the environments ${shownValue(environments)}. Give a list of environments.`);
+  for (const environment of environments as unknown[]) {
+    const { name, tools } = Object(environment) as Partial<Environment>;
+    checkEnvironment(environment, tools?.length ?? 1);
+    checkTools(`Environment "${name}"`, tools);
+  }
+  const names = environments.map(({ name }: Environment) => name);
+  const twice = names.find((name, i) => names.indexOf(name) < i);
+  if (twice !== undefined) throw new InputError(`${owner} has two environments named "${twice}". Rename one of them.`);
 }
 
 /** Returns the limits that an environment sets itself. They also apply to its tools and steps. */

@@ -40,7 +40,9 @@ function environmentOf({ name, environments = [] }: Pick<Task, 'name' | 'environ
   if (found) return found;
   const there = environments.length > 0 ? environments.map((environment) => environment.name).join(', ') : 'none';
   const said = wanted === undefined ? 'names no environment' : `names the environment ${JSON.stringify(wanted)}`;
-  throw new InputError(`${problemName(problem)} ${said}; the environments of task "${name}" are: ${there}.`);
+  throw new InputError(
+    `${problemName(problem)} ${said}; the environments of task "${name}" are: ${there}. Name one of them.`,
+  );
 }
 
 function chosenTools({ name }: Pick<Task, 'name'>, problem: Problem, all: readonly Tool[]): Tool[] {
@@ -48,13 +50,13 @@ function chosenTools({ name }: Pick<Task, 'name'>, problem: Problem, all: readon
   const there = all.length > 0 ? all.map((tool) => tool.name).join(', ') : 'none';
   if (!Array.isArray(wanted))
     throw new InputError(
-      `${problemName(problem)} has the tools ${JSON.stringify(wanted)}. Give a list of names. The tools of task "${name}" are: ${there}.`,
+      `${problemName(problem)} has the tools ${JSON.stringify(wanted)}; the tools of task "${name}" are: ${there}. Give a list of names.`,
     );
   return wanted.map((tool: unknown) => {
     const found = all.find((one) => one.name === tool);
     if (found) return found;
     throw new InputError(
-      `${problemName(problem)} names the tool ${JSON.stringify(tool)}; the tools of task "${name}" are: ${there}.`,
+      `${problemName(problem)} names the tool ${JSON.stringify(tool)}; the tools of task "${name}" are: ${there}. Name one of them.`,
     );
   });
 }

@@ -2,6 +2,7 @@
 
 import { InputError } from '../../errors.ts';
 import type { Reward, ScoredSample, Task } from '../task.ts';
+import { isObject } from '../toolSchema.ts';
 
 /**
  * Returns a sample's value of one named reward; null, undefined or NaN if this reward does not apply to the sample. It can also return
@@ -61,6 +62,7 @@ export function withRewardWeights(task: Task, weights: Weights): Task {
   if (Object.keys(weights).length === 0) return task;
   const reward: Task['reward'] = async (sample) => {
     const given = await task.reward(sample);
+    if (!isObject(given)) return given; // the check of all rewards reports it
     const { extra = {} } = given;
     const known = Object.keys(extra).filter((name) => typeof extra[name] === 'number');
     const unknown = Object.keys(weights).find((name) => !known.includes(name));

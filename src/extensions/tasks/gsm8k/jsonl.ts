@@ -44,11 +44,15 @@ export function gsm8kJsonlTask(
 function problemOf({ fields, line, where }: JsonlRow): Gsm8kProblem {
   const { question, answer } = fields;
   if (typeof question !== 'string' || question.trim() === '' || typeof answer !== 'string') {
-    throw new InputError(`${where}: expected text under "question" and "answer", found ${line.slice(0, 80)}.`);
+    throw new InputError(
+      `${where}: expected text under "question" and "answer", found ${line.slice(0, 80)}. Write both as texts.`,
+    );
   }
   const final = /####\s*\$?(-?[0-9.,]+)\s*$/.exec(answer)?.[1].replaceAll(',', '');
   if (final === undefined || !/\d/.test(final) || !Number.isFinite(Number(final)))
-    throw new InputError(`${where}: the answer does not end in "#### N"; it ends in ...${answer.slice(-40)}`);
+    throw new InputError(
+      `${where}: the answer does not end in "#### N"; it ends in ${JSON.stringify(answer.slice(-40))}. Write it so.`,
+    );
   return {
     id: where,
     messages: [{ role: 'user', content: question.trim() }],

@@ -60,11 +60,13 @@ function readRow(line: string, where: string): JsonlRow {
   try {
     value = JSON.parse(line);
   } catch (error) {
-    throw new InputError(`${where}: not valid JSON (${(error as Error).message}).`, { cause: error });
+    throw new InputError(`${where}: not valid JSON (${(error as Error).message}). Write one JSON object per line.`, {
+      cause: error,
+    });
   }
   if (typeof value === 'object' && value !== null && !Array.isArray(value))
     return { fields: value as Record<string, unknown>, line, where };
-  throw new InputError(`${where}: expected a JSON object, found ${line.trim().slice(0, 80)}.`);
+  throw new InputError(`${where}: ${line.trim().slice(0, 80)} is not a JSON object. Write one JSON object per line.`);
 }
 
 /**

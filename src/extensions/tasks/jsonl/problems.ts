@@ -83,7 +83,10 @@ function nameIn(row: JsonlRow, names: readonly string[]): string | undefined {
   if (typeof value === 'string' && value.trim() !== '' && value.length <= MAX_NAME && !/\p{Cc}/u.test(value))
     return value;
   const number = name === 'id' ? ' or a whole number' : '';
-  throw fault(row, `"${name}" is ${shown(value)}; allowed: a text of 1 to ${MAX_NAME} characters on one line${number}`);
+  throw fault(
+    row,
+    `"${name}" is ${shown(value)}; allowed: a text of 1 to ${MAX_NAME} characters on one line${number}. Change or remove it`,
+  );
 }
 
 function promptIn(row: JsonlRow, { promptKey, systemPrompt }: JsonlFields): Message[] {
@@ -105,13 +108,18 @@ function promptIn(row: JsonlRow, { promptKey, systemPrompt }: JsonlFields): Mess
 
 function messagesIn(row: JsonlRow, key: string, value: unknown): Message[] {
   if (!Array.isArray(value) || value.length === 0)
-    throw fault(row, `"${key}" is ${shown(value)}; allowed: a text, or messages: [{"role": "user", "content": "..."}]`);
+    throw fault(
+      row,
+      `"${key}" is ${shown(value)}; allowed: a text, or messages: [{"role": "user", "content": "..."}]. Write one of them`,
+    );
   return value.map((message: unknown, i) => {
     const wrong = (what: string) => fault(row, `message ${i + 1} of "${key}" ${what}`);
-    if (typeof message !== 'object' || message === null) throw wrong(`is ${shown(message)}; allowed: {role, content}`);
+    if (typeof message !== 'object' || message === null)
+      throw wrong(`is ${shown(message)}; allowed: {role, content}. Write both`);
     const { role, content, tool_calls: calls } = message as Record<string, unknown>;
-    if (!isRole(role)) throw wrong(`has the role ${shown(role)}; allowed: ${ROLES.join(', ')}`);
-    if (typeof content !== 'string') throw wrong(`has the content ${shown(content)}; allowed: a text`);
+    if (!isRole(role)) throw wrong(`has the role ${shown(role)}; allowed: ${ROLES.join(', ')}. Name one of them`);
+    if (typeof content !== 'string')
+      throw wrong(`has the content ${shown(content)}; allowed: a text. Write it as one text`);
     if (Array.isArray(calls) && calls.length > 0)
       throw wrong('has tool_calls, which are not read. Write the call into its content as the chat template would');
     return { role, content };
@@ -133,7 +141,8 @@ function answerIn(row: JsonlRow, answerKey: string, check: AnswerCheck | undefin
     throw wrong('a number that JSON does not keep exactly. Write it as a text, in quotes');
   const text = typeof value === 'string' ? value : JSON.stringify(value);
   if (!check) return text;
-  if (typeof value !== 'string' && typeof value !== 'number') throw wrong('but must be a text or a number');
+  if (typeof value !== 'string' && typeof value !== 'number')
+    throw wrong('but must be a text or a number. Write one of them');
   if (text.trim() === '') throw wrong('which has no text. Write what the model should answer');
   const unfit = check(text);
   if (unfit !== undefined) throw wrong(unfit);
@@ -148,7 +157,7 @@ const absent = (row: JsonlRow, what: string, keys: readonly string[], option: st
         .slice(0, 8)
         .map((key) => shown(key))
         .join(', ') || 'no field'
-    } (task.options.${option} names another)`,
+    }. Rename the field, or set task.options.${option} to its name`,
   );
 
 /** Returns the field with this name, or the one at this path of names with dots. null counts as missing, as in common data sets. */

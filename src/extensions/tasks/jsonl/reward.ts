@@ -113,11 +113,11 @@ function compiled({ pattern, flags }: JsonlRewardOptions): RegExp {
       'task.options.pattern is missing; the reward "regex" finds the answer by it, e.g. "<answer>(.*?)</answer>".',
     );
   if (!/^[imsuv]*$/.test(flags))
-    throw new InputError(`task.options.flags is "${flags}"; allowed: some of i, m, s, u and v.`);
+    throw new InputError(`task.options.flags is "${flags}"; allowed: some of i, m, s, u and v. Change them.`);
   checkPattern(pattern, 'task.options.pattern', 'write a simpler one (the answer is trimmed), or reward: module');
   try {
     return new RegExp(pattern, `${flags}g`);
   } catch (error) {
-    throw new InputError(`task.options.pattern: ${(error as Error).message}.`, { cause: error });
+    throw new InputError(`task.options.pattern: ${(error as Error).message}. Correct it.`, { cause: error });
   }
 }

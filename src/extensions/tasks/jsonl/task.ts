@@ -48,7 +48,9 @@ export function jsonlTask(files: JsonlFiles, options: Partial<JsonlOptions> = {}
     };
   }
   if (!JSONL_REWARDS.includes(reward))
-    throw new InputError(`task.options.reward is "${reward as string}"; allowed: ${JSONL_REWARDS.join(', ')}, module.`);
+    throw new InputError(
+      `task.options.reward is "${reward as string}"; allowed: ${JSONL_REWARDS.join(', ')}, module. Name one of them.`,
+    );
   const { unfit, reward: compare } = comparisonOf(reward, told);
   const { train, test } = splitProblems(files, (file) => parseJsonl(file, told, unfit));
   return {
@@ -68,7 +70,9 @@ export function jsonlOptions(
   const { reward = WRITTEN.reward, module = '', ...options } = readOptions(written, WRITTEN);
   if (reward === 'module') {
     if (module !== '') return { ...options, module };
-    throw new InputError('task.options.module is missing; the reward "module" is the default function of that file.');
+    throw new InputError(
+      'task.options.module is missing, but the reward "module" is the default function of that file. Name the file.',
+    );
   }
   if (module !== '')
     throw new InputError(`task.options.module is for the reward "module", and not for "${reward}". Leave one out.`);

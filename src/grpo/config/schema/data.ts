@@ -29,7 +29,11 @@ export const taskModule = {
     undefined,
     'Run the module in a sandbox, without network, files and environment. Default: true for an address, false for a file or package.',
   ),
-  timeoutS: positive(10, 's', 'Time limit of a call of a module in the sandbox.'),
+  timeoutS: positive(
+    undefined,
+    's',
+    "Time limit of a call of the module's functions. Default: 10 in the sandbox, otherwise 300, for those that return a promise.",
+  ),
 };
 
 export const task = part({
