@@ -36,7 +36,7 @@ test('every sampling setting has a flag; without flags nothing is cut, penalised
 });
 
 test('flags out of range are refused with one error message', () => {
-  expect(() => read('--top-p', '0')).toThrow(/^--top-p is "0"; allowed: a number from 0.000001 to 1\.$/);
+  expect(() => read('--top-p', '0')).toThrow(/^--top-p is "0"; allowed: a number from 0.000001 to 1\. Change it\.$/);
   expect(() => read('--top-k', '1.5')).toThrow(/^--top-k is 1.5; allowed: a whole number from 0 to/);
   expect(() => read('--logit-bias', 'x=1')).toThrow(/^--logit-bias is "x=1"; allowed: a token id from 0 to \d+, "=", /);
   expect(() => read('--logit-bias', '3=1', '--logit-bias', '3=2')).toThrow('--logit-bias names token 3 twice. Give it');

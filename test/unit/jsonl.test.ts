@@ -495,7 +495,7 @@ describe("a reward of one's own", () => {
   test.each<[string, RegExp]>([
     ['() => { throw new Error("no") }', /^The reward of problem "train-0" threw "no" \(at .*reward-\d+\.mjs/],
     ['() => undefined', /^The reward of problem "train-0" is undefined\. Return \{ score, acc \}/],
-    ['() => "x".repeat(1e7)', /^The reward of problem "train-0" is "x{99}\. Return/],
+    ['() => "x".repeat(1e7)', /^The reward of problem "train-0" is "x{99}\.{4} Return/],
     ['() => Infinity', /^The reward of problem "train-0" is Infinity\. Give a finite number/],
     ['() => new Promise(() => {})', /^The reward of problem "train-0" did not resolve in 0\.05 s \(reward\.timeoutS\)/],
   ])('%s is said once, or left out under trainer.onError: skip', async (code, message) => {
