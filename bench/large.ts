@@ -44,7 +44,7 @@ export async function benchLarge({ gpu, effort }: Bench): Promise<NonNullable<Re
     );
   for (const sequences of samples)
     decode[sequences] = rate(sequences * tokens, await bestSeconds(run(sequences, tokens), 1), SMOLLM2);
-  // The first of two tokens comes from the prompt, so this is one decode step.
+  // The prompt's pass samples the first of the two tokens, so one decode step follows it.
   decode[most].kernels = await kernelTimes(gpu, run(most, 2), effort, true);
   const batch = packOne(
     Array.from({ length: groups }, (_, g) => ({

@@ -103,7 +103,7 @@ export interface Report {
   }[];
   train?: TrainResult;
   scaling?: ({ change: string } & Rate)[];
-  /** Only on request: SmolLM2-135M's shape with LoRA. The kernels are of one decode step, and of one training step. */
+  /** Only on request: SmolLM2-135M's shape with LoRA. The kernels are of the prompt with one decode step, and of one training step. */
   large?: { parameters: number; decode: Record<string, KernelRate>; train: KernelRate };
   step?: {
     /** 'random' weights never stop a sample early, so the step takes longer than with a checkpoint. */

@@ -3,24 +3,19 @@
  * of their sums (one key of a query row, or one query of a key row).
  */
 
-import type { AttentionTile } from './attentionShared.ts';
-import { dot, each, FOLD, indent, range } from './text.ts';
+import { type AttentionTile, type Binding, declared } from './attentionShared.ts';
+import { dot, each, indent, range } from './text.ts';
 
 /** Threads of a workgroup, and terms of a block. */
 const BLOCK = 32;
 /** Terms whose vectors are loaded before the first of them is added, so that the loads wait together. */
 const AHEAD = 8;
 
-type Binding = [access: 'read' | 'read_write', name: string, type: string];
-const [Q, KV]: Binding[] = [
-  ['read', 'q', 'Act'],
-  ['read', 'kv', 'Act'],
-];
-const [DOUT, LSE, RANGES]: Binding[] = [
-  ['read', 'dout', 'vec4f'],
-  ['read', 'lse', 'f32'],
-  ['read', 'ranges', 'vec4u'],
-];
+const Q: Binding = ['read', 'q', 'Act'];
+const KV: Binding = ['read', 'kv', 'Act'];
+const DOUT: Binding = ['read', 'dout', 'vec4f'];
+const LSE: Binding = ['read', 'lse', 'f32'];
+const RANGES: Binding = ['read', 'ranges', 'vec4u'];
 
 type Shape = Pick<AttentionTile, 'D' | 'rows'>;
 
@@ -47,34 +42,20 @@ interface Printed extends Shape {
   body: string;
 }
 
-const print = ({ D, rows: R, file, checked, bindings, vectors, weights, heads, body }: Printed) => `\
+function print({ D, rows: R, file, checked, bindings, vectors, weights, heads, body }: Printed): string {
+  const { groups, sums } = threadRows({ D, rows: R });
+  return `\
 // ${file}_d${D}.wgsl for hardware GPUs; same inputs, same outputs.
 //
 // Grid      a workgroup of ${BLOCK} threads per (${R > 1 ? `${R} neighbouring rows` : 'row'}, head), heads fastest. Of a block of ${BLOCK} terms of the sums, each thread
-//           computes one term's weight for every row; then each thread adds all terms to 4 columns of ${threadRows({ D, rows: R }).sums === 1 ? 'one row' : `${threadRows({ D, rows: R }).sums} rows`}.
+//           computes one term's weight for every row; then each thread adds all terms to 4 columns of ${sums === 1 ? 'one row' : `${sums} rows`}.
 // Numerics  the sums of ${file}_d${D}.wgsl in the same order: the same bits.
 // Checked   against ${checked[0]}() in src/extensions/verify/reference/ops.ts by test/gpu/${checked[1]}.test.ts. Printed by
 //           kernels/attentionBlock.ts.
 
-struct Params {
-  N: u32,      // rows
-  H: u32,      // query heads
-  K: u32,      // key/value heads
-  D: u32,      // ${D}
-  scale: f32,  // 1 / sqrt(D)
-}
-
-override WG: u32 = ${BLOCK}u;
-const D4 = ${D / 4}u; // vec4s in a head
-alias Act = vec4f; // activations: vec4h if they are halves (src/gpu/halves.ts)
-
-${bindings.map(([access, name, type], i) => `@group(0) @binding(${i}) var<storage, ${access}> ${name}: array<${type}>;`).join('\n')}
-@group(0) @binding(${bindings.length}) var<uniform> params: Params;
-
+${declared(D, BLOCK, bindings)}
 ${vectors.map((name) => `var<workgroup> ${name}: array<vec4f, ${(R * D) / 4}>; // [row][D4]`).join('\n')}
 ${weights.map((name) => `var<workgroup> ${name}: array<f32, ${R * BLOCK}>; // [row][term]`).join('\n')}
-
-${FOLD}
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
@@ -86,13 +67,12 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let group = tid / D4;
 ${indent(
   2,
-  range(threadRows({ D, rows: R }).sums).map(
-    (m) => `let r${m} = min(group + ${m * threadRows({ D, rows: R }).groups}u, ${R - 1}u);`,
-  ),
+  range(sums).map((m) => `let r${m} = min(group + ${m * groups}u, ${R - 1}u);`),
 )}
   let vHead = params.K * D4;
 ${body}}
 `;
+}
 
 /**
  * Prints the loop over the blocks of `terms` terms. In `weigh`, a thread computes the weights of term number `i`. `load` loads the vectors of

@@ -14,12 +14,10 @@ export interface AttentionTile {
   block?: boolean;
 }
 
-type Binding = [access: string, name: string, type: string];
-const head = (what: string, D: number, L: number, bindings: Binding[]) => `enable subgroups;
-diagnostic(off, subgroup_uniformity); // a workgroup is one subgroup, and all its lanes run every iteration of every loop
+export type Binding = [access: string, name: string, type: string];
 
-${what}
-struct Params {
+/** Prints the declarations of an attention kernel: parameters, constants, bindings and `fold`. @param threads threads in a workgroup */
+export const declared = (D: number, threads: number, bindings: Binding[]) => `struct Params {
   N: u32,      // rows
   H: u32,      // query heads
   K: u32,      // key/value heads
@@ -27,7 +25,7 @@ struct Params {
   scale: f32,  // 1 / sqrt(D)
 }
 
-override WG: u32 = ${L}u; // one subgroup
+override WG: u32 = ${threads}u; // threads in a workgroup
 const D4 = ${D / 4}u; // vec4s in a head
 alias Act = vec4f; // activations: vec4h if they are halves (src/gpu/halves.ts)
 
@@ -36,6 +34,12 @@ ${bindings.map(([access, name, type], i) => `@group(0) @binding(${i}) var<storag
 
 ${FOLD}
 `;
+
+const head = (what: string, D: number, L: number, bindings: Binding[]) => `enable subgroups;
+diagnostic(off, subgroup_uniformity); // a workgroup is one subgroup, and all its lanes run every iteration of every loop
+
+${what}
+${declared(D, L, bindings)}`;
 
 /**
  * Prints the start of `main`.

@@ -5,8 +5,9 @@
 //   dy  [N, Y]
 //   db  [R, J]  read and written
 //
-// Grid      one thread per 4 rows of db and one column j; threads in a row take neighbouring columns.
-// Numerics  one thread sums each output over n in ascending order, from 0.
+// Grid      LANES threads per 4 rows of db and one column j; threads in a row take neighbouring columns.
+// Numerics  each of the LANES threads sums every LANES-th n in ascending order, from 0; then a tree adds the threads' sums. LANES is fixed
+//           per adapter.
 // Checked   against linearBwd() in src/extensions/verify/reference/ops.ts by test/gpu/lora_up_bwd_b.test.ts.
 
 struct Params {

@@ -5,8 +5,9 @@
 //   b   [R, J]  as in lora_up.wgsl
 //   dt  [N, T]  written
 //
-// Grid      one thread per 4 rows and one column of dt.
-// Numerics  one thread sums each output over j in ascending order, from 0.
+// Grid      LANES threads per 4 rows and one column of dt.
+// Numerics  each of the LANES threads sums every LANES-th j in ascending order, from 0; then a tree adds the threads' sums. LANES is fixed
+//           per adapter.
 // Checked   against linearBwd() in src/extensions/verify/reference/ops.ts by test/gpu/lora_up_bwd_t.test.ts.
 
 struct Params {

@@ -30,7 +30,10 @@ export const matmulKernel = kernelFamily(
  */
 export type MatmulTable = readonly (readonly [upToRows: number, tile: MatmulVariant, narrower?: MatmulVariant])[];
 
-/** Fastest tile by number of rows, for each adapter family; see docs/lab/log.md. That of `wide` was measured on one NVIDIA H200, that of `none` nowhere. */
+/**
+ * Fastest tile by number of rows, for each adapter family; see docs/lab/log.md. The table of `wide` was measured on one NVIDIA H200, that of
+ * `none` nowhere.
+ */
 const BY_ROWS: Record<AdapterFamily, MatmulTable> = {
   four: [
     [4, 'subgroup4_4x4'],
