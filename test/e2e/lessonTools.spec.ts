@@ -79,8 +79,8 @@ testInFull('lesson 4 is done by keyboard alone, and trains on a reward in the ta
   await third.getByText('Write a reward and train on it').press('Enter');
   await third.getByRole('button', { name: 'reward length' }).press('Enter');
   engine.upTo(2); // both updates of step 1
-  await third.getByRole('button', { name: /^Train 30 steps here/ }).press('Enter');
-  await expect(third.getByText(/^Step 1 of 30/)).toBeVisible();
+  await third.getByRole('button', { name: /^Train 20 steps here/ }).press('Enter');
+  await expect(third.getByText(/^Step 1 of 20/)).toBeVisible();
   await expect(third.locator('.source')).toContainText('Trained in this tab');
   await third.getByRole('button', { name: 'Stop' }).press('Enter');
   await expect(third.getByText('Stopped.')).toBeVisible();

@@ -204,10 +204,9 @@ function useOwnPulls(groups: readonly TokenGroup[], u: number): LossOnTokens | u
 async function update(signal: AbortSignal, say: (text: string) => void): Promise<string> {
   const [{ live }, { updatesOn }] = await Promise.all([import('../kit/live.ts'), import('./updates.ts')]);
   const onUpdate = (updates: number) => say(`${updates} of ${RECORDED.updates.at(-1)} updates done.`);
-  const groups = await live(
-    ({ config, engine, task }) => updatesOn({ config, engine, task }, { problems: [0, 1], signal, onUpdate }),
-    signal,
-  );
+  const onTry = (tries: number) => say(`${tries} tries sampled.`);
+  const options = { problems: [0, 1], signal, onTry, onUpdate };
+  const groups = await live(({ config, engine, task }) => updatesOn({ config, engine, task }, options), signal);
   if (!groups) return '';
   drawn.value = groups;
   return JSON.stringify(groups) === JSON.stringify(RECORDED.groups)

@@ -40,6 +40,8 @@ interface UpdateOptions {
   problems: readonly number[];
   rate?: number;
   signal: AbortSignal;
+  /** Called after each try with the number of tries so far. */
+  onTry?: (tries: number) => void;
   /** Called after each update with the number of updates so far. */
   onUpdate?: (updates: number) => void;
 }
@@ -53,16 +55,21 @@ const DECIMALS = 5;
  */
 export async function updatesOn(
   generation: { config: TrainConfig; engine: TrainerEngine; task: Task },
-  { problems, rate = RATE, signal, onUpdate }: UpdateOptions,
+  { problems, rate = RATE, signal, onTry, onUpdate }: UpdateOptions,
 ): Promise<TokenGroup[] | undefined> {
   const { config, engine } = generation;
   const learner = new Learner({ engine, config });
   const start = await learner.saveState();
   try {
     const groups: Sample[][] = [];
+    let tries = 0;
     for (const problem of problems) {
       const samples: Sample[] = [];
-      await firstGroup(generation, { problem, onSample: (sample) => samples.push(sample), signal });
+      const onSample = (sample: Sample) => {
+        samples.push(sample);
+        onTry?.(++tries);
+      };
+      await firstGroup(generation, { problem, onSample, signal });
       groups.push(samples.sort(bestFirst));
     }
     const samples = groups.flat();

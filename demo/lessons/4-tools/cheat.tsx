@@ -16,9 +16,9 @@ const [calls, length, form] = CHEATS;
 const REWARDS: Readonly<Record<string, Preset>> = { calls, length, form };
 
 /** Number of steps of a live run. */
-const STEPS = 30;
-/** Estimated seconds of the first live run on two quiet cores, from the times of the recipe's steps. */
-const COLD_S = 60;
+const STEPS = 20;
+/** Seconds of the first live run on two CPU cores without other work (`npm run bench:page -- --lesson 4-tools`). */
+const COLD_S = 45;
 
 type LiveRun = Pick<CheatRun, 'steps' | 'heldOut' | 'tries'>;
 

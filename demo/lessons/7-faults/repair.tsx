@@ -10,12 +10,10 @@ import { TRUTHS } from './causes.ts';
 import { idOf, shownRun } from './figure.tsx';
 import { late, RECORDED, STEPS } from './runs.ts';
 
-/**
- * Estimated seconds of 30 steps and of opening the model on two CPU cores without other work: half of the time that 30 steps of 16 problems
- * take.
- */
-const QUIET_S = 45;
-
+/** Number of steps of a live run. */
+const TRAINED_STEPS = 20;
+/** Seconds of the first live run on two CPU cores without other work (`npm run bench:page -- --lesson 7-faults`). */
+const QUIET_S = 50;
 const SIZE = ['data.trainBatchSize=8', 'actor.ppoMiniBatchSize=4'];
 
 /** Result of training in this tab: the faulty run that was corrected, the corrected setting, and the share of right tries at each step. */
@@ -79,14 +77,16 @@ function Train({ run, setting }: { run: number; setting: string }) {
   const train = async (signal: AbortSignal, say: (text: string) => void): Promise<string> => {
     live.value = undefined;
     const curve: number[] = [];
+    let tries = 0;
     const { trainHere } = await import('../kit/live.ts');
-    await trainHere(STEPS, [...SIZE, setting], {
+    await trainHere(TRAINED_STEPS, [...SIZE, setting], {
       signal,
       onStep: (metrics) => {
         curve.push(metrics[right]);
         live.value = { run, setting, curve: [...curve] };
-        say(`Step ${curve.length} of ${STEPS}.`);
+        say(`Step ${curve.length} of ${TRAINED_STEPS}.`);
       },
+      onTry: () => curve.length === 0 && say(`Step 1: ${++tries} tries.`),
     });
     return `${curve.length} steps.`;
   };

@@ -56,6 +56,8 @@ async function onEngine<T>(use: (session: Session) => Promise<T>): Promise<T> {
 
 interface TrainingEvents {
   onStep: (metrics: Metrics) => void;
+  /** Called after each try. */
+  onTry: () => void;
   signal: AbortSignal;
 }
 
@@ -69,14 +71,18 @@ export function trainHere(steps: number, overrides: string[], events: TrainingEv
   return work;
 }
 
-async function trainSteps(steps: number, overrides: string[], { onStep, signal }: TrainingEvents): Promise<void> {
+async function trainSteps(
+  steps: number,
+  overrides: string[],
+  { onStep, onTry, signal }: TrainingEvents,
+): Promise<void> {
   if (signal.aborted) return;
   const { GrpoTrainer } = await import('../../../src/grpo/trainer.ts');
   const session = await open(overrides);
   const { config, engine, task, failed } = session;
   const stopped = new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
   try {
-    const trainer = new GrpoTrainer({ config, engine, task });
+    const trainer = new GrpoTrainer({ config, engine, task, onSample: onTry });
     for (let step = 1; step <= steps && !signal.aborted; step++) {
       const work = trainer.step();
       work.catch(() => {}); // after a stop the closed session rejects it
