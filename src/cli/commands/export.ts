@@ -77,6 +77,7 @@ export const exportRun: Command = {
     const peer = target as keyof typeof TARGETS;
     const reward = rewardOf(asked);
     await checkAdapter(peer, source, asked.model);
+    say(`reading ${source}`);
     const model = await withChatTemplate(await loadModelFiles(source), asked.model.customChatTemplate);
     const written = withLr(asked, model.config);
     const { splits, tools, hasEnvironments } = await dataOf(written);
@@ -100,6 +101,7 @@ export const exportRun: Command = {
     files.set('README.md', readme(peer, config, { dtype: String(flags['dtype'] ?? 'float32'), notCarried }));
     for (const [name, bytes] of await modelFiles({ ...model, tokenizerConfigJson }, readDtype(flags['dtype'])))
       files.set(`model/${name}`, bytes);
+    say(`writing ${out}`);
     await disk.writeFolder(out, files);
     for (const sentence of notCarried) say(`not carried over: ${sentence}`);
     io.text(`  ${out}: ${files.size} files. Its README.md says how to start it`);
