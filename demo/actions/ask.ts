@@ -273,7 +273,9 @@ async function takePresent(opened: Answering, of: Session, stopped: AbortSignal)
   }
 }
 
+/** Returns the step of the weights, after the update that changes them; 0 once `stopped` aborts. */
 function settledStep(of: Session, stopped: AbortSignal): Promise<number> {
+  if (stopped.aborted) return Promise.resolve(0);
   return new Promise((resolve, reject) => {
     let dispose = () => {};
     const end = (settle: () => void) => {
