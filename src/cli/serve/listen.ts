@@ -40,7 +40,10 @@ export interface ListenOptions {
   token?: string | undefined;
   /** Origins of web pages that are allowed to send requests. */
   allowOrigins?: readonly string[];
-  /** Time limits in milliseconds for receiving the headers of a request (headersMs) and all of it (requestMs). */
+  /**
+   * Time limits in milliseconds for receiving the headers of a request (headersMs, default 60,000) and all of it (requestMs, default
+   * 300,000). Training in the same process can delay their reading by seconds, so they are as generous as Node's own.
+   */
   headersMs?: number;
   requestMs?: number;
   /** Milliseconds that unfinished answers get when the server closes. */
@@ -75,7 +78,7 @@ export function checkReach(host: string, token: string | undefined): void {
 
 /** Starts the server. Throws InputError if it has no token although other machines could reach it, or if the port is taken. */
 export async function listen(routes: Routes, options: ListenOptions): Promise<Listening> {
-  const { host, port, token, headersMs = 10_000, requestMs = 60_000, closeMs = 5000 } = options;
+  const { host, port, token, headersMs = 60_000, requestMs = 300_000, closeMs = 5000 } = options;
   checkReach(host, token);
   const server = createServer({
     headersTimeout: headersMs,
