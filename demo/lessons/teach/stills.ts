@@ -70,5 +70,5 @@ export const STILLS: Readonly<Record<string, string>> = {
       '',
     )}</div><p class="source">scripts/record-cheats.mjs, commits ${CHEATS.runs.map(({ commit }) => commit).join(', ')}, ${CHEATS.adapter}, one seed each. Dots: 64 held-out problems.</p>`,
   '0.4': `${DELAYED['5.2']}<p class="source">${DELAY_SOURCE} Mean and range of three seeds. Delay 0: the runs of lesson 3.</p>`,
-  '0.3': `<table><thead><tr><th>model</th><th>pass@1</th><th>95% interval</th><th>pass@${TRIES}</th></tr></thead><tbody>${evaluated.join('')}</tbody></table><p class="source">${SOURCE}</p>`,
+  '0.3': `<div class="scroll" tabindex="0" role="group" aria-label="Evaluations"><table><thead><tr><th>model</th><th>pass@1</th><th>95% interval</th><th>pass@${TRIES}</th></tr></thead><tbody>${evaluated.join('')}</tbody></table></div><p class="source">${SOURCE}</p>`,
 };
