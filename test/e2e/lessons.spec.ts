@@ -147,7 +147,7 @@ testInFull('an address shows one figure alone, with its controls as moved and on
 test.describe('360 px', () => {
   test.use({ viewport: { width: 360, height: 740 } });
 
-  testInFull('the lesson does not scroll sideways, also with larger text', async ({ page }) => {
+  testInFull('the lesson does not scroll sideways', async ({ page }) => {
     await openLesson(page);
     await page.getByRole('button', { name: 'Look without a guess' }).click();
     await expectNarrow(page);
