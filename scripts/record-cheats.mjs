@@ -1,11 +1,11 @@
 /**
  * `node scripts/record-cheats.mjs` writes demo/lessons/4-tools/recorded.json: runs whose reward is cheated, a group of games, and tries
- * with tool calls from the page's recorded run. It trains by the command line (some minutes a run on a CPU). `--from FOLDER` uses finished
- * runs of the command below. `--add FOLDER` adds finished runs with other rewards to the file.
+ * with tool calls from the page's recorded run. It trains three seeds of each reward by the command line (some minutes a run on a CPU).
+ * `--from FOLDER` uses finished runs of the command below. Runs that the folder lacks stay as they are in the file.
  */
 
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -26,6 +26,8 @@ const REWARDS = {
   calls: { steps: 40, problems: 16 },
   length: { steps: 30, problems: 8 },
 };
+/** Seeds of each reward. Curves and tries are stored of the first one only. */
+const SEEDS = [1, 2, 3];
 /** @param {string} pays */
 const settingsOf = (pays) => {
   const { steps, problems } = REWARDS[pays];
@@ -49,7 +51,15 @@ const [TOOL_STEP, TOOL_TRIES] = [73, 8];
 
 /** @param {string} folder */
 async function train(folder) {
-  const cheats = Object.keys(REWARDS).map((pays) => [pays, 'configs/gsm8k-tool.yaml', ...settingsOf(pays)]);
+  // cheats.js imports the built library.
+  if ((await runNode(join(ROOT, 'scripts', 'build.mjs'), [], { cwd: ROOT })) !== 0)
+    throw new SetupError('The build did not finish. Its messages are above.');
+  const cheats = SEEDS.flatMap((seed) =>
+    Object.keys(REWARDS).map((pays) => [
+      ...[`${pays}-${seed}`, 'configs/gsm8k-tool.yaml'],
+      ...[...settingsOf(pays), `seed=${seed}`],
+    ]),
+  );
   for (const [name, ...settings] of [...cheats, ['ttt', ...GAME]]) {
     const args = ['train', ...settings, `name=${name}`, `trainer.defaultLocalDir=${folder}`];
     const code = await runNode(join(ROOT, 'scripts', 'webgrpo.mjs'), args, { cwd: ROOT });
@@ -66,11 +76,9 @@ const linesOf = (file) =>
 
 const rounded = (/** @type {number} */ value) => Number(value.toFixed(4));
 
-/** @param {string} folder @param {string} pays @param {string} commit */
-function runOf(folder, pays, commit) {
-  const lines = linesOf(join(folder, pays, 'metrics.jsonl')).filter(
-    (line) => line['training/global_step'] <= REWARDS[pays].steps,
-  );
+/** Returns the rewards and held-out shares of a run. @param {string} folder */
+function curvesOf(folder) {
+  const lines = linesOf(join(folder, 'metrics.jsonl'));
   const steps = lines
     .filter((line) => 'critic/acc/mean' in line)
     .map((line) => [line['training/global_step'], rounded(line['critic/score/mean']), line['critic/acc/mean']]);
@@ -78,15 +86,23 @@ function runOf(folder, pays, commit) {
     const name = Object.keys(line).find((key) => key.endsWith('acc/mean@1'));
     return name ? [[line['training/global_step'], line[name]]] : [];
   });
+  return { steps, heldOut };
+}
+
+/** @param {string} folder of the run with the first seed @param {string} pays @param {string} commit */
+function runOf(folder, pays, commit) {
   const shown = [1, 2, 3, 5, 8, 10, 12, 15, 20, 24, 30, 35, 40].filter((step) => step <= REWARDS[pays].steps);
-  const rollouts = readdirSync(join(folder, pays, 'rollouts'));
   /** @type {LoggedRollout[]} */
-  const tries = shown
-    .filter((step) => rollouts.includes(`step-${step}.jsonl`))
-    .flatMap((step) => linesOf(join(folder, pays, 'rollouts', `step-${step}.jsonl`)).slice(0, TRIES));
+  const tries = shown.flatMap((step) => linesOf(join(folder, 'rollouts', `step-${step}.jsonl`)).slice(0, TRIES));
   const [task, ...settings] = settingsOf(pays);
   const command = `webgrpo train configs/gsm8k-tool.yaml "${task}" ${settings.join(' ')}`;
-  return { pays, command, commit, steps, heldOut, tries };
+  return { pays, command, commit, ...curvesOf(folder), tries };
+}
+
+/** @param {string} folder @param {number} seed @param {string} commit */
+function otherSeed(folder, seed, commit) {
+  const { steps, heldOut } = curvesOf(folder);
+  return { seed, commit, paid: [steps[0][1], steps.at(-1)?.[1]], heldOut };
 }
 
 /** Returns a group of games: the first board, then the moves and boards of each try. @param {string} folder @param {string} commit */
@@ -114,34 +130,44 @@ function toolTries() {
 
 try {
   const string = /** @type {const} */ ({ type: 'string' });
-  const { values } = parseArgs({ options: { from: string, add: string, adapter: string } });
+  const { values } = parseArgs({ options: { from: string, adapter: string } });
   setup({ dev: false, adapter: true });
-  const given = values.from ?? values.add;
-  const folder = given ?? mkdtempSync(join(tmpdir(), 'webgrpo-cheats-'));
-  if (given === undefined) await train(folder);
+  const folder = values.from ?? mkdtempSync(join(tmpdir(), 'webgrpo-cheats-'));
+  if (values.from === undefined) await train(folder);
   const file = join(LESSON, 'recorded.json');
-  const { runs: old, ...kept } = JSON.parse(readFileSync(file, 'utf8'));
-  const made = Object.keys(REWARDS).filter((pays) => existsSync(join(folder, pays, 'metrics.jsonl')));
   const commit = execFileSync('git', ['-C', ROOT, 'rev-parse', '--short=8', 'HEAD'], { encoding: 'utf8' }).trim();
-  const recorded = made.map((pays) => runOf(folder, pays, commit));
-  const head = values.add
-    ? kept
-    : {
-        adapter: values.adapter ?? 'SwiftShader',
-        date: statSync(join(folder, made[0], 'metrics.jsonl'))
-          .mtime.toISOString()
-          .slice(0, 10),
-        tools: toolTries(),
-        game: gameOf(folder, commit),
-      };
-  const others = old.filter((/** @type {{ pays: string }} */ { pays }) => !made.includes(pays));
-  const runs = values.add ? [...others, ...recorded] : recorded;
+  const old = JSON.parse(readFileSync(file, 'utf8'));
+  /**
+   * Returns the record of a finished run, or `kept` if the run is missing.
+   * @type {<T>(name: string, record: (folder: string) => T, kept: T) => T}
+   */
+  const recordedOr = (name, record, kept) =>
+    existsSync(join(folder, name, 'metrics.jsonl')) ? record(join(folder, name)) : kept;
+  const runs = Object.keys(REWARDS).map((pays) => {
+    const { otherSeeds = [], ...kept } =
+      old.runs.find((/** @type {{ pays: string }} */ run) => run.pays === pays) ?? {};
+    const { tries, ...run } = recordedOr(`${pays}-${SEEDS[0]}`, (place) => runOf(place, pays, commit), kept);
+    const others = SEEDS.slice(1).map((seed) =>
+      recordedOr(
+        `${pays}-${seed}`,
+        (place) => otherSeed(place, seed, commit),
+        otherSeeds.find((/** @type {{ seed: number }} */ one) => one.seed === seed),
+      ),
+    );
+    return { ...run, otherSeeds: others, tries };
+  });
+  const head = {
+    adapter: values.adapter ?? 'SwiftShader',
+    date: new Date().toISOString().slice(0, 10),
+    tools: toolTries(),
+    game: recordedOr('ttt', () => gameOf(folder, commit), old.game),
+  };
   writeFileSync(
     file,
     `${JSON.stringify(head).slice(0, -1)},\n"runs":[\n${runs.map((run) => JSON.stringify(run)).join(',\n')}\n]}\n`,
   );
   say(`${file}: ${runs.map(({ pays, steps }) => `${pays}, ${steps.length} steps`).join('; ')}`);
-  if (given === undefined) rmSync(folder, { recursive: true });
+  if (values.from === undefined) rmSync(folder, { recursive: true });
 } catch (error) {
   exitOnSetupError(error);
 }

@@ -2,6 +2,7 @@
 
 import { expect, type Page } from '@playwright/test';
 import type { Exercise } from '../../demo/lessons/kit/checks.ts';
+import { expectNoViolations } from './axe.ts';
 import { expectNoSideScroll, isFull } from './demo.ts';
 
 export const figure = (page: Page, number: string) => page.locator(`[data-figure="${number}"]`);
@@ -25,12 +26,17 @@ export async function openLessonAt(page: Page, address: string, part = 'h1'): Pr
   return wrong;
 }
 
-/** Expects that the page does not scroll sideways, and, if `grows`, neither with larger text. */
-export async function expectNarrow(page: Page, grows = true): Promise<void> {
+/** Expects that the page does not scroll sideways and that axe finds nothing, also with text of twice the size. */
+export async function expectNarrow(page: Page): Promise<void> {
   await expectNoSideScroll(page);
-  if (!grows) return;
-  await page.addStyleTag({ content: 'body { font-size: 34px }' });
+  await expectNoViolations(page, 'narrow');
+  await page.evaluate(() => {
+    const all = [...document.body.querySelectorAll<HTMLElement>('*:not(svg *)')];
+    const sizes = all.map((one) => parseFloat(getComputedStyle(one).fontSize));
+    all.forEach((one, i) => (one.style.fontSize = `${2 * sizes[i]}px`));
+  });
   await expectNoSideScroll(page);
+  await expectNoViolations(page, 'narrow, larger text');
 }
 
 /** Replaces the text of a code cell by keyboard. */

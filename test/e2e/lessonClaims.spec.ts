@@ -58,7 +58,7 @@ test.describe('360 px', () => {
   testInFull('lesson 6 does not scroll sideways', async ({ page }) => {
     await openLesson(page);
     await page.getByRole('button', { name: 'Look without a guess' }).click();
-    await expectNarrow(page, false);
+    await expectNarrow(page);
   });
 });
 

@@ -138,7 +138,7 @@ test.describe('360 px', () => {
     testInFull(`${address} does not scroll sideways`, async ({ page }) => {
       await openLessonAt(page, address);
       if (address === LESSON) await page.getByRole('button', { name: 'Look without a guess' }).click();
-      await expectNarrow(page, false);
+      await expectNarrow(page);
     });
 });
 

@@ -94,7 +94,7 @@ test('a link gives a lesson no code to run', async ({ page }) => {
 test.describe('360 px', () => {
   test.use({ viewport: { width: 360, height: 740 } });
 
-  testInFull('lesson 3 does not scroll sideways, also with larger text', async ({ page }) => {
+  testInFull('lesson 3 does not scroll sideways', async ({ page }) => {
     await openLesson(page);
     await lookWithoutGuesses(page);
     await expectNarrow(page);

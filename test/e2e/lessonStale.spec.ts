@@ -54,7 +54,7 @@ testInFull('lesson 5 is done by keyboard alone, and its loop trains three steps 
 test.describe('360 px', () => {
   test.use({ viewport: { width: 360, height: 740 } });
 
-  testInFull('lesson 5 does not scroll sideways, also with larger text', async ({ page }) => {
+  testInFull('lesson 5 does not scroll sideways', async ({ page }) => {
     await openLesson(page);
     await page.getByRole('button', { name: 'Look without a guess' }).click();
     await expectNarrow(page);

@@ -96,7 +96,7 @@ test.describe('360 px', () => {
     const look = page.getByRole('button', { name: 'Look without a guess' });
     await look.nth(1).click();
     await look.click();
-    await expectNarrow(page, false);
+    await expectNarrow(page);
   });
 });
 

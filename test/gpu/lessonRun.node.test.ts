@@ -4,7 +4,7 @@
  */
 
 import { readFileSync } from 'node:fs';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { RECORDED as GROUPS } from '../../demo/lessons/1-groups/stills.ts';
 import { config, train } from '../../demo/lessons/3-run/run.js';
 import { RECORDED } from '../../demo/lessons/3-run/stills.ts';
@@ -76,6 +76,20 @@ test.runIf(isFull)('the loop of lesson 5 trains on the GPU as it was recorded', 
   const means = steps.map(({ rewards }) => Number((rewards.reduce((a, b) => a + b) / 256).toPrecision(3)));
   if (onSwiftShader) expect(means).toEqual(valuesOf(1, 'grpo', 'reward')[0].slice(0, 2));
   expect(steps).toHaveLength(2);
+});
+
+test.runIf(isFull).each([
+  ['3-run', 'run.js'],
+  ['5-stale', 'stale.js'],
+])('the program of lesson %s trains in Node', { timeout: 240_000 }, async (lesson, file) => {
+  vi.doMock(`../../demo/lessons/${lesson}/${file}`, async (original) => {
+    const loop = await original<typeof stale>();
+    return { ...loop, train: (given: Parameters<typeof stale.train>[0]) => loop.train({ ...given, steps: 1 }) };
+  });
+  const log = vi.spyOn(console, 'log').mockImplementation(() => {});
+  await import(`../../demo/lessons/${lesson}/twin.js`);
+  expect(log.mock.calls).toEqual([[1, expect.stringMatching(/^0\.\d{3}$/)]]);
+  vi.restoreAllMocks();
 });
 
 test('the kernel of the appendix: its answer is right, and each mistake gets its own sentence', async () => {

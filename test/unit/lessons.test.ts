@@ -361,6 +361,14 @@ test('the run on tool calls is tested at every step of its prediction, and ends 
   expect(tools.CALL_SHARES.at(-1)).toBeLessThan(0.1);
 });
 
+test('the rewards of lesson 4 have three seeds, evaluated after the same steps', () => {
+  const stepsOf = ({ heldOut }: Pick<tools.CheatRun, 'heldOut'>) => heldOut.map(([step]) => step);
+  for (const run of tools.RECORDED.runs) {
+    expect(run.otherSeeds.map(({ seed }) => seed)).toEqual([2, 3]);
+    for (const other of run.otherSeeds) expect(stepsOf(other)).toEqual(stepsOf(run));
+  }
+});
+
 test('turns of the recorded games have the advantages of what was earned from them on, less the mean of the others', () => {
   const rewards = tools.GAMES.map(({ turnRewards }) => turnRewards);
   const toGo = (own: number[], turn: number) => own.slice(turn).reduce((a, b) => a + b, 0);

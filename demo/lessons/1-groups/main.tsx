@@ -29,12 +29,12 @@ const Rarer = () => (
       {
         value: 'eight',
         name: '8 times as hard',
-        means: `${pushes}. A rare success counts more, but the division by the spread keeps it from counting 8 times.`,
+        means: `${pushes}. A rare success counts more, but the advantage is divided by the spread of the group, so it does not count 8 times. The formula is below.`,
       },
       {
         value: 'depends',
         name: 'it depends on how large a reward is',
-        means: `${pushes}. With a reward of 10 for a right try it would be the same: the division by the spread removes the size, as figure 1.3 shows.`,
+        means: `${pushes}. With a reward of 10 for a right try it would be the same: the advantage is divided by the spread of the group, which is then 10 times as large. The formula is below.`,
       },
     ]}
   />

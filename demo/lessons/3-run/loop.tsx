@@ -119,27 +119,29 @@ const STILLS_SAY = /aria-label="([^"]*)"/.exec(STILLS['3.1'])![1];
 /** Shows the tries of a step, one of each problem. */
 function Tries({ shown: { step, tries } }: { shown: Pick<LoopStep, 'step' | 'tries'> }) {
   return (
-    <table class="words">
-      <caption>Eight tries of step {step}</caption>
-      <thead>
-        <tr>
-          <th>word</th>
-          <th>backwards</th>
-          <th>the model wrote</th>
-          <th>reward</th>
-        </tr>
-      </thead>
-      <tbody>
-        {tries.slice(0, 8).map(({ problem, answer, text: written, reward }, i) => (
-          <tr key={i}>
-            <td>{problem}</td>
-            <td>{answer}</td>
-            <td class={written === answer ? 'good' : ''}>{written === '' ? 'nothing' : written}</td>
-            <td>{short(reward)}</td>
+    <div class="scroll" tabindex={0} role="group" aria-label="Tries of a step">
+      <table class="words">
+        <caption>Eight tries of step {step}</caption>
+        <thead>
+          <tr>
+            <th>word</th>
+            <th>backwards</th>
+            <th>the model wrote</th>
+            <th>reward</th>
           </tr>
-        ))}
-      </tbody>
-    </table>
+        </thead>
+        <tbody>
+          {tries.slice(0, 8).map(({ problem, answer, text: written, reward }, i) => (
+            <tr key={i}>
+              <td>{problem}</td>
+              <td>{answer}</td>
+              <td class={written === answer ? 'good' : ''}>{written === '' ? 'nothing' : written}</td>
+              <td>{short(reward)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   );
 }
 

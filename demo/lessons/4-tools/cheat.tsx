@@ -9,7 +9,7 @@ import { CodeField } from '../kit/exercise.tsx';
 import { Figure, LiveButton, Select, Slider } from '../kit/figure.tsx';
 import { isPredicted, predictedCurve } from '../kit/predict.tsx';
 import { cheatPlot } from './plots.ts';
-import { CALL_STEPS, type CheatRun, RECORDED, runInWords } from './stills.ts';
+import { CALL_STEPS, type CheatRun, othersInWords, RECORDED, runInWords } from './stills.ts';
 
 /** The page's reward presets that have a recorded run, by the name of the recorded reward. */
 const [calls, length, form] = CHEATS;
@@ -55,7 +55,7 @@ export function CheatFigure() {
       source={
         drawn.value
           ? 'Trained in this tab: 8 problems of 8 tries a step, 64 held-out problems every ten steps (dots).'
-          : `Recorded: ${recorded.command}, commit ${recorded.commit}, ${RECORDED.adapter}, ${RECORDED.date}, one seed. Dots: 64 held-out problems.${guess ? ' Dotted: your curve.' : ''}`
+          : `Recorded: ${recorded.command}, commit ${recorded.commit}, ${RECORDED.adapter}, ${RECORDED.date}, seed 1. Dots: 64 held-out problems, of which ${othersInWords(recorded)}.${guess ? ' Dotted: your curve.' : ''}`
       }
     >
       {RECORDED.runs.length > 1 && (

@@ -4,6 +4,7 @@ import { gsm8kReward } from '../../../src/tasks/gsm8k/reward.ts';
 import type { ScoredSample } from '../../../src/tasks/task.ts';
 import { RECORDED } from '../2-losses/stills.ts';
 import type { ChoiceExercise, CodeExercise, Exercise } from '../kit/checks.ts';
+import { NUMBERS } from './stills.ts';
 import { type AuthoredToken, authoredTokens } from './authors.ts';
 
 const [groupA, groupB] = RECORDED.groups;
@@ -181,7 +182,7 @@ const LOOK_FIRST: Record<string, { label: string; says: string }> = {
   },
   seed: {
     label: 'another seed',
-    says: 'Another seed has the same reward, and the same hole in it. Look at what was paid first.',
+    says: `Another seed has the same reward, and the same hole in it. Three seeds of each reward of figure 4.3 were trained: in ${NUMBERS['cheated']} of ${NUMBERS['runs']} runs the reward rose and fewer held-out problems were solved.`,
   },
   steps: {
     label: 'more steps',

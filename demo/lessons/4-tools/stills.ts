@@ -21,6 +21,8 @@ export interface CheatRun {
   steps: [number, number, number][];
   /** Entries: step, share of held-out problems solved by the first try. */
   heldOut: [number, number][];
+  /** Other seeds of the run. `paid`: mean rewards of the first and the last step. */
+  otherSeeds: { seed: number; commit: string; paid: [number, number]; heldOut: [number, number][] }[];
   /** Tries at one problem, from some steps of the run. */
   tries: LoggedRollout[];
 }
@@ -95,11 +97,21 @@ const [groupA] = UPDATED.groups;
 const [form, calls, long] = ['form', 'calls', 'length'].map((pays) => RECORDED.runs.find((run) => run.pays === pays)!);
 const ends = ({ steps }: CheatRun) => [steps[0], steps.at(-1)!];
 const [[firstForm, lastForm], [firstCalls, lastCalls], [firstLong, lastLong]] = [form, calls, long].map(ends);
-const held = ({ heldOut }: CheatRun, at: number) => heldOut.at(at)![1].toFixed(2);
+const held = ({ heldOut }: Pick<CheatRun, 'heldOut'>, at: number) => heldOut.at(at)![1].toFixed(2);
 /** Results of the run with the reward for tool calls: steps after which the model was evaluated, and share of held-out problems solved. */
 export const [CALL_STEPS, CALL_SHARES] = [calls.heldOut.map(([step]) => step), calls.heldOut.map(([, share]) => share)];
 const peakOf = ({ heldOut }: CheatRun) => heldOut.reduce((most, one) => (one[1] > most[1] ? one : most));
 const [mostCalls, mostLong] = [calls, long].map(peakOf);
+const othersEnd = ({ otherSeeds }: CheatRun) => otherSeeds.map((one) => held(one, -1)).join(' and ');
+/** Returns a clause about the shares of held-out problems that other seeds solved in the end. */
+export const othersInWords = (run: CheatRun): string =>
+  `seeds ${run.otherSeeds.map(({ seed }) => seed).join(' and ')} (commit ${run.otherSeeds[0].commit}) ended at ${othersEnd(run)}`;
+const ALL = RECORDED.runs.flatMap(({ steps, heldOut, otherSeeds }) => [
+  { paid: [steps[0][1], steps.at(-1)![1]], heldOut },
+  ...otherSeeds,
+]);
+/** Runs in which the reward rose and the share of held-out problems solved fell. */
+const CHEATED = ALL.filter(({ paid, heldOut }) => paid[1] > paid[0] && heldOut.at(-1)![1] < heldOut[0][1]);
 const toolShare = authorShares(groupA, TRAINED['tools'].by).tool;
 const otherShare = 1 - authorShares(groupA, TRAINED['all'].by).model;
 
@@ -125,6 +137,8 @@ export const NUMBERS: Readonly<Record<string, string>> = {
   'length-peak-step': `${mostLong[0]}`,
   'length-end': held(long, -1),
   ...{ 'toy-turns': '201', 'toy-whole': '285' }, // test/unit/turnCredit.test.ts
+  ...{ runs: `${ALL.length}`, cheated: `${CHEATED.length}` },
+  ...{ 'form-others': othersEnd(form), 'calls-others': othersEnd(calls), 'length-others': othersEnd(long) },
   'calls-end': CALL_SHARES.at(-1)!.toFixed(2),
 };
 

@@ -5,7 +5,7 @@ import { short } from '../../../src/ui/format.ts';
 import { RECORDED as STEP_1 } from '../1-groups/stills.ts';
 import { RECORDED as RATES, STILLS as LOOPS } from '../3-run/stills.ts';
 import { cheatPlot } from '../4-tools/plots.ts';
-import { RECORDED as CHEATS, runInWords } from '../4-tools/stills.ts';
+import { othersInWords, RECORDED as CHEATS, runInWords } from '../4-tools/stills.ts';
 import { SOURCE as DELAY_SOURCE, STILLS as DELAYED } from '../5-stale/stills.ts';
 import { passOf, TRIES } from '../6-claims/evidence.ts';
 import { MODELS, percent, SOURCE, span, three } from '../6-claims/stills.ts';
@@ -68,7 +68,7 @@ export const STILLS: Readonly<Record<string, string>> = {
     .map((run) => one(`paid for ${PAID[run.pays]}`, cheatPlot(run, undefined, runInWords(run))))
     .join(
       '',
-    )}</div><p class="source">scripts/record-cheats.mjs, commits ${CHEATS.runs.map(({ commit }) => commit).join(', ')}, ${CHEATS.adapter}, one seed each. Dots: 64 held-out problems.</p>`,
+    )}</div><p class="source">scripts/record-cheats.mjs, commits ${CHEATS.runs.map(({ commit }) => commit).join(', ')}, ${CHEATS.adapter}, seed 1. Dots: 64 held-out problems. ${CHEATS.runs.map((run) => `Paid for ${PAID[run.pays]}: ${othersInWords(run)}.`).join(' ')}</p>`,
   '0.4': `${DELAYED['5.2']}<p class="source">${DELAY_SOURCE} Mean and range of three seeds. Delay 0: the runs of lesson 3.</p>`,
-  '0.3': `<table><thead><tr><th>model</th><th>pass@1</th><th>95% interval</th><th>pass@${TRIES}</th></tr></thead><tbody>${evaluated.join('')}</tbody></table><p class="source">${SOURCE}</p>`,
+  '0.3': `<div class="scroll" tabindex="0" role="group" aria-label="Evaluations"><table><thead><tr><th>model</th><th>pass@1</th><th>95% interval</th><th>pass@${TRIES}</th></tr></thead><tbody>${evaluated.join('')}</tbody></table></div><p class="source">${SOURCE}</p>`,
 };

@@ -56,25 +56,27 @@ export function SumFigure() {
         />
       </div>
       {revealed && (
-        <table>
-          <caption>Sum of {RECORDED.whole.length} log-probs</caption>
-          <thead>
-            <tr>
-              <th>threads</th>
-              <th>sum</th>
-              <th>steps of the last bit from 1 thread</th>
-            </tr>
-          </thead>
-          <tbody>
-            {SUMS.map(({ threads, sum, gaps }) => (
-              <tr key={threads} aria-current={threads === shown ? 'true' : undefined}>
-                <td>{threads}</td>
-                <td>{digits(sum)}</td>
-                <td>{gaps}</td>
+        <div class="scroll" tabindex={0} role="group" aria-label="Sums">
+          <table>
+            <caption>Sum of {RECORDED.whole.length} log-probs</caption>
+            <thead>
+              <tr>
+                <th>threads</th>
+                <th>sum</th>
+                <th>steps of the last bit from 1 thread</th>
               </tr>
-            ))}
-          </tbody>
-        </table>
+            </thead>
+            <tbody>
+              {SUMS.map(({ threads, sum, gaps }) => (
+                <tr key={threads} aria-current={threads === shown ? 'true' : undefined}>
+                  <td>{threads}</td>
+                  <td>{digits(sum)}</td>
+                  <td>{gaps}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
       )}
     </Figure>
   );
