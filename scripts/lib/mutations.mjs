@@ -43,7 +43,7 @@ export const MUTATIONS = [
     file: 'src/extensions/rooms/verification/replay.ts',
     find: 'if (drawn >= 0)',
     replace: 'if (drawn > 1e9)',
-    tests: gpu('verification'),
+    tests: unit('verification'),
   },
   {
     name: 'kernel: the sign in SwiGLU backward',

@@ -256,6 +256,20 @@ describe('verifier', () => {
     expect(calls).toEqual(['tool', 'reward']);
   });
 
+  test('a token that a tool wrote is not taken as sampled, even if the model could have drawn it', async () => {
+    const { verifier } = verifierOf();
+    const [sample] = await honest();
+    const said = sample.trajectory.mask.indexOf(0);
+    const { mask, logProbs } = sample.trajectory;
+    const forgery = { mask: mask.with(said, 1), logProbs: logProbs.with(said, logProbs[0]) };
+    const forged = { ...sample, trajectory: { ...sample.trajectory, ...forgery } };
+    expect(await verifier.verify(forged, claimOf(0))).toMatchObject({
+      accepted: false,
+      reason: 'forged mask',
+      detail: `token ${said} is claimed to be sampled`,
+    });
+  });
+
   test('a group that was offered again is verified anew', async () => {
     const { verifier } = verifierOf();
     const [sample] = await honest();
