@@ -21,9 +21,9 @@ export function watchMainThread(blockedS = BLOCKED_S): void {
 
 /** Runs in the other thread, by its source text. */
 function watch(require: NodeJS.Require): void {
-  const { workerData } = require('node:worker_threads') as typeof import('node:worker_threads');
+  const workers = require('node:worker_threads') as typeof import('node:worker_threads');
   const { writeSync } = require('node:fs') as typeof import('node:fs');
-  const { turns, blockedS, said } = workerData as { turns: Int32Array; blockedS: number; said: string };
+  const { turns, blockedS, said } = workers.workerData as { turns: Int32Array; blockedS: number; said: string };
   let [last, quietS] = [-1, 0];
   // Seconds are counted one by one, because a process that was suspended by Ctrl-Z is not blocked.
   const timer = setInterval(() => {
