@@ -5,10 +5,30 @@ import { writeSync } from 'node:fs';
 import { unsettledCalls } from '../tasks/problem.ts';
 import { main } from './main.ts';
 
+let isRunning = true;
+
+// A user's code can call `process.exit`, which would end the command without a word and perhaps with the code 0.
+process.on('exit', (code) => {
+  const signalCode = 128; // `endBy` emits 'exit' with a code above it
+  if (!isRunning || code > signalCode) return;
+  const [, caller = 'a module'] = /\bprocess\.exit .*\n\s+at (.*)/.exec(new Error().stack ?? '') ?? [];
+  const command = process.argv[2];
+  writeSync(
+    2,
+    `process.exit(${code}) was called while "webgrpo ${command}" was running, by ${caller}. Throw an error instead: the command then reports it and closes its run.\n`,
+  );
+  process.exitCode = 2;
+});
+// Node prints an uncaught error itself.
+process.on('uncaughtExceptionMonitor', () => {
+  isRunning = false;
+});
+
 // Node ends a process in which nothing runs any more, although `main` below has not returned: it waits for a promise of the user's code.
 process.once('beforeExit', () => {
   const [call] = unsettledCalls;
   const { what = 'A function of your code', expected = 'Resolve or reject each of its promises' } = call ?? {};
+  isRunning = false;
   writeSync(2, `${what} waits for a promise that can never settle, because nothing runs any more. ${expected}.\n`);
   process.exit(2);
 });
@@ -17,5 +37,6 @@ process.once('beforeExit', () => {
 for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
 
 const code = await main(process.argv.slice(2));
+isRunning = false;
 // Dawn's threads would keep the process alive, so exit explicitly once the output is flushed.
 process.stdout.write('', () => process.exit(code));

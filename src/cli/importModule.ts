@@ -16,6 +16,8 @@ import { givenBy } from '../tasks/problem.ts';
 import type { Task } from '../tasks/task.ts';
 import type { FlagSpec } from './args.ts';
 import { readText } from './files.ts';
+import { watchMainThread } from './process/blockedThread.ts';
+import { currentIo, processIo } from './process/io.ts';
 
 export const IMPORT_FLAG: Record<string, FlagSpec> = {
   import: {
@@ -103,6 +105,7 @@ export async function load(
   what: string,
   timeoutMs?: number,
 ): Promise<{ default?: unknown; task?: unknown }> {
+  if (currentIo() === processIo) watchMainThread();
   const call = { kind: 'import', what, expected: SETTLE, ...(timeoutMs && { timeoutMs }) };
   const module = await givenBy(
     call,

@@ -5,7 +5,7 @@ import { InputError } from '../errors.ts';
  * least 1.
  */
 export function limiter(most: number): <T>(work: () => Promise<T>) => Promise<T> {
-  if (!(most >= 1)) throw new InputError(`A concurrency limit is ${most}; allowed: 1 or more.`);
+  if (!(most >= 1)) throw new InputError(`A concurrency limit is ${most}; allowed: 1 or more. Change it.`);
   let running = 0;
   const waiting: (() => void)[] = [];
   return async (work) => {

@@ -319,6 +319,12 @@ test('the installed command line knows what --import registers by the installed 
     2,
     'The default function of --import ./wrong/never.mjs waits for a promise that can never settle, because nothing runs any more. Correct the file.',
   ]);
+  expect(refused('exits.mjs', 'export default function mine() { process.exit(0); }')).toEqual([
+    2,
+    expect.stringMatching(
+      /^process\.exit\(0\) was called while "webgrpo train" was running, by mine \(\S+exits\.mjs:1:\d+\)\. Throw /,
+    ),
+  ]);
   const named = /does not load: Unexpected token 'export' \(\S+:1\)\. Name the file \.mjs, or write "type": "module"/;
   expect(refused('mine.js', 'export default () => 1;')).toEqual([2, expect.stringMatching(named)]);
   const other = /does not load: .*\. Give a \.js, \.mjs or \.ts file\.$/;

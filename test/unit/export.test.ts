@@ -391,7 +391,10 @@ test.skipIf(!python)('the Python rewards of JSONL tasks are ours (skipped withou
 test('an export refuses what it cannot write', async () => {
   const refused = (promise: Promise<unknown>, sentence: string) =>
     expect(promise).rejects.toThrow(new InputError(sentence));
-  await refused(run('ray', MODEL).to('x'), 'The export target is "ray"; allowed: verl, trl, gguf.');
+  await refused(
+    run('ray', MODEL).to('x'),
+    'The export target is "ray"; allowed: verl, trl, gguf. Write one of them after "export".',
+  );
   await refused(run('verl').to('x'), 'No run was given. Give one run or checkpoint folder. --help shows an example.');
   await refused(run('verl', MODEL).to(undefined), '--out is missing. Give --out PATH.');
   await refused(run('verl', MODEL).to('src'), 'src exists already. Give --out another name, or delete it.');

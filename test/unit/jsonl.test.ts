@@ -391,7 +391,10 @@ describe('rewards', () => {
       { reward: 'fuzzy' as 'exact' },
       'task.options.reward is "fuzzy"; allowed: exact, number, contains, regex, module.',
     ],
-    [{ reward: 'regex' }, 'task.options.pattern is missing; the reward "regex" finds the answer by it, e.g.'],
+    [
+      { reward: 'regex' },
+      'task.options.pattern is missing; the reward "regex" finds the answer by it. Set it, e.g. to',
+    ],
     [{ pattern: 'x' }, 'task.options.pattern is for the reward regex, and not for the reward "exact". Leave it out.'],
     [
       { reward: 'number', ignoreCase: true },

@@ -37,7 +37,7 @@ test('transformers.js: opened by its name; one error message if it or the model 
   expect(await score(sample)).toBe(0.75);
   vi.doMock('@xenova/transformers', () => ({ pipeline: () => Promise.reject(new Error('no such file\nat x')) }));
   await expect(discriminativeScorer({ model: 'm' })(sample)).rejects.toThrow(
-    'reward.model.path m cannot be opened by transformers.js: no such file',
+    'reward.model.path m cannot be opened by transformers.js: no such file. Check the name, the folder or the network.',
   );
   vi.doMock('@xenova/transformers', () => {
     throw new Error('Cannot find package');

@@ -10,6 +10,9 @@ import type { Io } from '../../src/cli/process/io.ts';
 import { DeviceLostError, InputError } from '../../src/errors.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { modelTokenizer } from '../../src/model/tokenizer/modelTokenizer.ts';
+import { untoldTools } from '../../src/cli/run/session.ts';
+import type { Problem, Task } from '../../src/tasks/task.ts';
+import { calculator } from '../../src/tasks/tools/calculator.ts';
 import { linesIn, metricsIn, RunningCommand, scriptedEngines, webgrpo } from '../commandLine.ts';
 import { type Gate, TestGate } from '../scripted/gate.ts';
 import { withoutTimes } from '../scriptedRuns.ts';
@@ -229,12 +232,26 @@ test('--dry-run prints plan and estimate, and writes nothing', async () => {
   ).done;
   expect(status).toBe(0);
   expect(said.join('\n')).toMatch(
-    /^batches: 4 samples per step.*\nalgorithm: grpo.*\nestimate: \d+:\d\d per step, \d+:\d\d per evaluation, \d+:\d\d for 80 steps \(timed on 4 samples\)$/m,
+    /^batches: 4 samples per step.*\nlengths: .*\nalgorithm: grpo.*\nestimate: \d+:\d\d per step, \d+:\d\d per evaluation, \d+:\d\d for 80 steps \(timed on 4 samples\)$/m,
   );
   expect(existsSync(inRun('dry'))).toBe(false);
+  let now = 0;
+  const clock = vi.spyOn(performance, 'now').mockImplementation(() => (now += 45_000));
+  onTestFinished(() => clock.mockRestore());
+  expect((await train('name=dry', '--dry-run')).said.join('\n')).toMatch(
+    /^estimate: at most \d+:\d\d per step, .* \(timed on 2 samples\)$/m,
+  );
+  clock.mockRestore();
   const sft = await train('name=dry', '--dry-run', 'model.path=configs/gsm8k-sft.yaml');
   expect(sft.said.join()).toContain('--dry-run trains no warm start, but model.path is configs/gsm8k-sft.yaml.');
   expect(sft.status).toBe(2);
+});
+
+test('a tool that neither a prompt nor the template names is reported', () => {
+  const own = { name: 'own', tools: [{ ...calculator, name: 'min' }, calculator] } as unknown as Task;
+  const asks = (content: string): Problem => ({ id: '0', messages: [{ role: 'user', content }], answer: '' });
+  expect(untoldTools(own, [asks('Call min.'), asks('Call calculator.')])).toEqual(['calculator', 'min']);
+  expect(untoldTools(own, [asks('Call min and calculator.')])).toEqual([]);
 });
 
 test('a second signal ends the process immediately', async () => {

@@ -59,7 +59,7 @@ export const exportRun: Command = {
   async run({ positionals: [target, source, ...rest], overrides, flags }, io) {
     if (target !== 'gguf' && !(target !== undefined && Object.hasOwn(TARGETS, target)))
       throw new InputError(
-        `The export target is "${target ?? ''}"; allowed: ${Object.keys(TARGETS).join(', ')}, gguf.`,
+        `The export target is "${target ?? ''}"; allowed: ${Object.keys(TARGETS).join(', ')}, gguf. Write one of them after "export".`,
       );
     if (source === undefined || rest.length > 0)
       throw new InputError('No run was given. Give one run or checkpoint folder. --help shows an example.');

@@ -6,7 +6,6 @@ import { InputError } from '../../errors.ts';
 import { nearestKey } from '../../grpo/config/resolve.ts';
 import { checkName } from '../../grpo/config/rules.ts';
 import { isRemote } from '../../model/checkpoint/address.ts';
-import { parameterCount } from '../../model/params.ts';
 import type { FileSystem } from '../../runs/fileSystem.ts';
 import { oneFile } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
@@ -14,6 +13,7 @@ import { disk, shippedPath } from '../files.ts';
 import { filesOf, type StartModel, TEMPLATES, WARM_START } from '../init/templates.ts';
 import { quoted, startedIn } from '../process/startedAs.ts';
 import { openModel } from '../run/checkpoints.ts';
+import { isLarge } from '../run/plan.ts';
 
 const DEFAULT = 'tool';
 
@@ -51,9 +51,6 @@ export const init: Command = {
   },
 };
 
-/** Number of parameters from which a model counts as large. A new task then trains LoRA adapters instead of all weights. */
-const LARGE = 10e6;
-
 /** Resolves `--model` to the path that the new folder's config names. Throws InputError for a file that is not a model. */
 async function startModel(path: string, folder: string, template: string): Promise<StartModel> {
   if (path === WARM_START) {
@@ -63,7 +60,7 @@ async function startModel(path: string, folder: string, template: string): Promi
   }
   if (isRemote(path) && !existsSync(shippedPath(path)) && !existsSync(dirname(path))) return { path, isLarge: true };
   const { model } = await openModel(path);
-  return { path: existsSync(path) ? relative(folder, path) : path, isLarge: parameterCount(model.config) >= LARGE };
+  return { path: existsSync(path) ? relative(folder, path) : path, isLarge: isLarge(model.config) };
 }
 
 /** Returns the text that says from which model the new task's training starts, and which other model it can start from. */

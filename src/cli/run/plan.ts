@@ -12,12 +12,17 @@ import { dtypeNote, type EngineSpec } from '../../workers/engineSpec.ts';
 import { type PlanItem, planLines, type Sizes } from '../../workers/memoryPlan.ts';
 import { clock, resolvedAlgorithm, say, whileWorking } from './progress.ts';
 
-/** Parameters from which a model gets an estimate before step 1. A smaller model finishes step 1 sooner than an estimate takes. */
-const LARGE_PARAMETERS = 20e6;
+/**
+ * Parameters from which a model counts as a pretrained one. It gets an estimate before step 1, because a smaller model finishes step 1 sooner
+ * than an estimate takes. A new task with it trains LoRA adapters.
+ */
+const LARGE_PARAMETERS = 10e6;
+/** If the samples that rollout generates at once would take more seconds, the estimate is from one group only. */
+const LONG_TIMING_S = 60;
 /** If a step takes more seconds, the estimate also names the settings that make steps shorter. */
 const LONG_STEP_S = 60;
 
-/** True if steps of this model can take so long that a run first prints an estimate. */
+/** True for a model whose steps can take long, and which was not trained on the shipped tasks. */
 export const isLarge = (model: ModelConfig): boolean => parameterCount(model) >= LARGE_PARAMETERS;
 
 /** Line printed before the kernels are compiled, which takes seconds on a software adapter. */
@@ -53,7 +58,11 @@ export function sayPlan(
   { model, lora }: { model: { config: ModelConfig }; lora?: LoraConfig | undefined },
 ): void {
   const { samples, updates, maxTokens } = batchTable(config);
+  const { maxPromptLength, maxResponseLength } = config.data;
   say(`batches: ${samples} samples per step, ${updates} updates per step, at most ${maxTokens} tokens per update`);
+  say(
+    `lengths: prompts of at most ${maxPromptLength} tokens, responses of at most ${maxResponseLength} with tool output`,
+  );
   say(`algorithm: ${resolvedAlgorithm(config)}`);
   if (config.rollout.n === 1 && config.algorithm.advEstimator === 'grpo')
     say(
@@ -66,9 +75,9 @@ export function sayPlan(
 }
 
 /**
- * Times the generation and the update of a small batch, as many samples as rollout generates at once, and prints the estimated duration of
- * a step, of an evaluation and of the run. Does not change the run's state. Prints nothing if `signal` aborts, or if reward models score
- * the samples.
+ * Times the generation and the update of one group, and of as many samples as rollout generates at once unless that would take long. Prints
+ * the estimated duration of a step, of an evaluation and of the run. Does not change the run's state. Prints nothing if `signal` aborts, or
+ * if reward models score the samples.
  */
 export async function sayEstimate(
   config: TrainConfig,
@@ -76,11 +85,16 @@ export async function sayEstimate(
   signal: AbortSignal,
 ): Promise<void> {
   const { data, rollout, trainer } = config;
-  const problems = Math.min(data.trainBatchSize, Math.max(1, Math.floor(rollout.maxNumSeqs / rollout.n)));
-  const timed = await whileWorking(`estimate: timing ${problems * rollout.n} samples`, () =>
-    timedStep({ config, engine, task }, { problems, signal }),
-  );
+  const time = (problems: number) =>
+    whileWorking(`estimate: timing ${problems * rollout.n} samples`, () =>
+      timedStep({ config, engine, task }, { problems, signal }),
+    );
+  const atOnce = Math.min(data.trainBatchSize, Math.max(1, Math.floor(rollout.maxNumSeqs / rollout.n)));
+  const group = await time(1);
+  const isBound = group && atOnce > 1 && (group.generationS + group.updateS) * atOnce > LONG_TIMING_S;
+  const timed = isBound || atOnce === 1 ? group : await time(atOnce);
   if (!timed) return;
+  const problems = timed === group ? 1 : atOnce;
   const step = (timed.generationS + timed.updateS) * (data.trainBatchSize / problems);
   const perSample = timed.generationS / (problems * rollout.n);
   const evaluation = (greedy: number) => perSample * data.valMaxSamples * (rollout.valKwargs.n + greedy);
@@ -88,7 +102,7 @@ export async function sayEstimate(
   const between = testFreq > 0 ? Math.floor((steps - 1) / testFreq) : 0;
   const total = steps * step + between * evaluation(0) + (valBeforeTrain ? 2 : 1) * evaluation(1);
   say(
-    `estimate: ${clock(step)} per step, ${clock(evaluation(1))} per evaluation, ${clock(total)} for ${steps} steps (timed on ` +
+    `estimate: ${isBound ? 'at most ' : ''}${clock(step)} per step, ${clock(evaluation(1))} per evaluation, ${clock(total)} for ${steps} steps (timed on ` +
       `${problems * rollout.n} samples)`,
   );
   if (step > LONG_STEP_S)

@@ -13,7 +13,7 @@ import type { TuningFile } from '../../model/kernels/tuning.ts';
 import { type LoraConfig, planLora } from '../../model/lora/weights.ts';
 import { parameterCount } from '../../model/params.ts';
 import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
-import { promptOf, writesSchemas } from '../../rollout/agent/prompt.ts';
+import { encodePrompt, promptOf, writesSchemas } from '../../rollout/agent/prompt.ts';
 import { partsOf } from '../../tasks/environments/environmentTask.ts';
 import type { Problem, Task } from '../../tasks/task.ts';
 import { judgeCheckpoint } from '../../workers/engineSpec.ts';
@@ -34,7 +34,7 @@ import { readJsonFile, readText } from '../files.ts';
 import { type CommandEngine, currentIo } from '../process/io.ts';
 import type { PlanItem, Sizes as PlannedSizes } from '../../workers/memoryPlan.ts';
 import { openTask } from './openTask.ts';
-import { sayAdapter, sayMemory } from './plan.ts';
+import { isLarge, sayAdapter, sayMemory } from './plan.ts';
 import { LOADING, say, sayPassing, whileWorking } from './progress.ts';
 
 export interface CommandSession {
@@ -182,8 +182,28 @@ async function checkPrompts(model: LoadedModel, task: Task, config: TrainConfig)
     return;
   }
   const toolSchemasInPrompt = writesSchemas(rollout, tokenizer);
-  for (const problem of [...heldOut, ...training])
-    promptOf({ tokenizer, problem, ...partsOf(task, problem), limits, toolSchemasInPrompt });
+  const problems = [...heldOut, ...training];
+  const lengthOf = (problem: Problem) =>
+    encodePrompt({ tokenizer, problem, ...partsOf(task, problem), toolSchemasInPrompt }).length;
+  const lengths = problems.map(lengthOf);
+  const longest = problems[lengths.indexOf(lengths.reduce((most, length) => Math.max(most, length), 0))];
+  // Only the longest prompt is checked: an error then names a maxPromptLength that is enough for all of them.
+  if (longest) promptOf({ tokenizer, problem: longest, ...partsOf(task, longest), limits, toolSchemasInPrompt });
+  const untold = toolSchemasInPrompt || !isLarge(model.config) ? [] : untoldTools(task, problems);
+  if (untold.length > 0)
+    say(
+      `prompts do not name the tool ${untold.join(', ')}, and hold no tool schemas: describe the tool and how to call it in a ` +
+        'system message, or set model.customChatTemplate to a template that writes tools',
+    );
+}
+
+/** Returns the names of tools that some prompt does not name. A pretrained model cannot know these tools. */
+export function untoldTools(task: Task, problems: readonly Problem[]): string[] {
+  const untold = problems.flatMap((problem) => {
+    const text = problem.messages.map(({ content }) => content).join('\n');
+    return partsOf(task, problem).tools.filter(({ name }) => !text.includes(name));
+  });
+  return [...new Set(untold.map(({ name }) => name))];
 }
 
 /** Prints a line if held-out problems are missing, or if some are training problems too, because pass@1 then does not measure learning. */

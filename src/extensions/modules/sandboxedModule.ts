@@ -129,7 +129,7 @@ export class SandboxedModule {
       if (files > SOURCE_LIMITS.files || bytes > SOURCE_LIMITS.bytes)
         throw new InputError(
           `The task module ${entry} imports too much: ${files} files, ${bytes} characters. At most ${SOURCE_LIMITS.files} files ` +
-            `and ${SOURCE_LIMITS.bytes} characters are allowed.`,
+            `and ${SOURCE_LIMITS.bytes} characters are allowed. Bundle it, or import fewer files.`,
         );
       const texts = await Promise.all(missing.map((address) => read(address)));
       missing.forEach((address, i) => this.#texts.set(address, texts[i]));

@@ -47,7 +47,8 @@ export async function fetchSource(address: string, limits: SourceLimits = SOURCE
     return await readModule(response, limits.fileBytes, refuse);
   } catch (error) {
     if (error instanceof InputError) throw error;
-    if (ending.signal.aborted) throw refuse(`did not arrive in ${limits.timeoutMs / 1000} s`);
+    if (ending.signal.aborted)
+      throw refuse(`did not arrive in ${limits.timeoutMs / 1000} s. Check the address, or save the module as a file`);
     throw refuse(`could not be fetched: its server ${await whyUnreachable(address, error)}. Check the address`);
   } finally {
     clearTimeout(timer);
@@ -60,23 +61,25 @@ async function readModule(response: Response, most: number, refuse: (what: strin
     const to = response.headers.get('location');
     throw refuse(`redirects${to === null ? '' : ` to ${to.slice(0, 200)}`}. Give the address that it leads to`);
   }
-  if (!response.ok) throw refuse(`was not found: its server answered ${response.status}`);
+  if (!response.ok) throw refuse(`was not found: its server answered ${response.status}. Check the address`);
   const type = response.headers.get('content-type')?.split(';')[0].trim() ?? '';
   if (!/^($|text\/plain$|(text|application)\/(x-)?(java|ecma)script$)/i.test(type))
-    throw refuse(`is ${type}, not text/javascript or text/plain`);
+    throw refuse(
+      `is ${type}, not text/javascript or text/plain. Change the content type of its server, or save the module as a file`,
+    );
   const chunks: Uint8Array[] = [];
   let bytes = 0;
   for (const reader = response.body!.getReader(); ;) {
     const { done, value } = await reader.read();
     if (done) break;
     bytes += value.length;
-    if (bytes > most) throw refuse(`is larger than ${most} bytes`);
+    if (bytes > most) throw refuse(`is larger than ${most} bytes. Split it into several files`);
     chunks.push(value);
   }
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(concat(Uint8Array, chunks));
   } catch {
-    throw refuse('is not UTF-8 text');
+    throw refuse('is not UTF-8 text. Save it as UTF-8');
   }
 }
 

@@ -61,7 +61,9 @@ export async function open<T>(setting: string, model: string, load: (library: Li
   try {
     return await load(library);
   } catch (error) {
-    throw new InputError(`${setting} ${model} cannot be opened by transformers.js: ${messageOf(error)}`);
+    throw new InputError(
+      `${setting} ${model} cannot be opened by transformers.js: ${messageOf(error).replace(/\.$/, '')}. Check the name, the folder or the network.`,
+    );
   }
 }
 

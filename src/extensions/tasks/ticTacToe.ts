@@ -47,7 +47,7 @@ export function ticTacToeTask(options: Partial<typeof TIC_TAC_TOE_OPTIONS> = {})
   checkOptions('tic-tac-toe', o, { illegalMoves: [0, 100] });
   for (const name of ['strength', 'modelStarts'] as const)
     if (!(o[name] >= 0 && o[name] <= 1))
-      throw new InputError(`tic-tac-toe: option ${name} is ${o[name]}; allowed: a share, from 0 to 1.`);
+      throw new InputError(`tic-tac-toe: option ${name} is ${o[name]}; allowed: a share, from 0 to 1. Change it.`);
   const { train, heldOut } = splitTask<TicTacToeProblem>('tic-tac-toe', (rng) => {
     const opponent = rng.int(0, 2 ** 30);
     const messages: Message[] = [{ role: 'user', content: 'Play X.' }];

@@ -36,7 +36,9 @@ export function combineRewards(
   const outcome = acc ?? names[0];
   for (const name of [...Object.keys(weights), outcome])
     if (!Object.hasOwn(functions, name))
-      throw new InputError(`combineRewards has no function "${name}"; it was given ${names.join(', ')}.`);
+      throw new InputError(
+        `combineRewards has no function "${name}"; it was given ${names.join(', ')}. Name one of them in acc and weights.`,
+      );
   const all = Object.fromEntries(names.map((name) => [name, weights[name] ?? 1]));
   return async (sample) => {
     const given = await Promise.all(names.map(async (name) => functions[name](sample)));

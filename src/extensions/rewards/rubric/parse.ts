@@ -99,7 +99,10 @@ export function parseRubric(tree: unknown, source = 'rubric', lineOf?: (path: Pa
       fail(['prompt'], `prompt has no {${names.join('} or {')}}, so the judge would not see it. Put it in.`);
   for (const [, name] of prompt.matchAll(/\{(\w+)\}/g))
     if (!PLACEHOLDERS.includes(name))
-      fail(['prompt'], `prompt has {${name}}; allowed: ${PLACEHOLDERS.map((one) => `{${one}}`).join(', ')}.`);
+      fail(
+        ['prompt'],
+        `prompt has {${name}}; allowed: ${PLACEHOLDERS.map((one) => `{${one}}`).join(', ')}. Change it.`,
+      );
   const names = new Set(TAKEN);
   return {
     prompt,

@@ -24,7 +24,9 @@ export const NO_PROMPT: PromptOptions = { systemPrompt: '', instruction: '', par
 /** Throws InputError if the parser is unknown. */
 export function checkParser(parser: string | undefined): void {
   if (parser === undefined || (ANSWER_PARSERS as readonly string[]).includes(parser)) return;
-  throw new InputError(`task.options.parser is "${parser}"; allowed: ${ANSWER_PARSERS.join(', ')}.`);
+  throw new InputError(
+    `task.options.parser is "${parser}"; allowed: ${ANSWER_PARSERS.join(', ')}. Change it, or leave it out.`,
+  );
 }
 
 /** Returns the problem with the system message and the instruction, or the problem itself if both texts are empty. */

@@ -110,7 +110,7 @@ export function checkTaken(name: JsonlRewardName | 'own', options: JsonlRewardOp
 function compiled({ pattern, flags }: JsonlRewardOptions): RegExp {
   if (pattern === '')
     throw new InputError(
-      'task.options.pattern is missing; the reward "regex" finds the answer by it, e.g. "<answer>(.*?)</answer>".',
+      'task.options.pattern is missing; the reward "regex" finds the answer by it. Set it, e.g. to "<answer>(.*?)</answer>".',
     );
   if (!/^[imsuv]*$/.test(flags))
     throw new InputError(`task.options.flags is "${flags}"; allowed: some of i, m, s, u and v. Change them.`);
