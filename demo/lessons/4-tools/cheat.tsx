@@ -120,6 +120,7 @@ function OwnReward() {
         say(`Step ${step[0]} of ${STEPS}.`);
         show();
       },
+      onEvaluating: (done, total) => say(`${done} of ${total} held-out problems evaluated.`),
       onHeldOut: (step, share) => {
         if (stop.aborted) return;
         run.heldOut.push([step, share]);

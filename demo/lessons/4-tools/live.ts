@@ -24,11 +24,14 @@ export interface LiveEvents {
   /** Called after each step with the step's mean reward, its share of right tries, and the tries of its first problem. */
   onStep: (step: readonly [number, number, number], tries: LoggedRollout[]) => void;
   onHeldOut: (step: number, share: number) => void;
+  /** Called while an evaluation runs with the number of problems so far, and of all. */
+  onEvaluating: (done: number, total: number) => void;
   signal: AbortSignal;
 }
 
 /** Trains for `steps` steps on a reward that is given as code. Throws RuleError if the code does not load or fails. */
-export async function trainOn(code: string, steps: number, { onStep, onHeldOut, signal }: LiveEvents): Promise<void> {
+export async function trainOn(code: string, steps: number, events: LiveEvents): Promise<void> {
+  const { onStep, onHeldOut, onEvaluating, signal } = events;
   const rule = await Rule.open('reward', code);
   try {
     await live(async ({ config: recipe, engine, task }) => {
@@ -42,7 +45,7 @@ export async function trainOn(code: string, steps: number, { onStep, onHeldOut, 
       let failed: Error | undefined;
       const open: OpenRule = { kind: 'reward', of: { name: 'own', code }, rule };
       const paid = rewardBy(task, open, (error) => (failed ??= error as Error));
-      const trainer = new GrpoTrainer({ config, engine, task: { ...task, reward: paid } });
+      const trainer = new GrpoTrainer({ config, engine, task: { ...task, reward: paid }, onEvaluating });
       const test = async (step: number) => {
         const metrics = await trainer.validate({ signal });
         const name = Object.keys(metrics).find((key) => key.endsWith('acc/mean@1'))!;

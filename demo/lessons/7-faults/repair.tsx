@@ -11,7 +11,7 @@ import { idOf, shownRun } from './figure.tsx';
 import { late, RECORDED, STEPS } from './runs.ts';
 
 /** Number of steps of a live run. */
-const TRAINED_STEPS = 20;
+const TRAINED_STEPS = 16;
 /** Seconds of the first live run on two CPU cores without other work (`npm run bench:page -- --lesson 7-faults`). */
 const QUIET_S = 50;
 const SIZE = ['data.trainBatchSize=8', 'actor.ppoMiniBatchSize=4'];
