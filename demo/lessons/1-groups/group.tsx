@@ -15,8 +15,8 @@ import { isPredicted, predicted } from '../kit/predict.tsx';
 import { advantagesBy, type Method, METHODS, questionOf, triesOf } from '../kit/recordings.ts';
 import { METHOD_NAMES, RECORDED } from './stills.ts';
 
-/** Seconds from the first press of the button to the last try, on two cores that other programs used too. Later presses: 0.5 s. */
-const COLD_S = 10;
+/** Seconds of the first press on two CPU cores without other work (`npm run bench:page -- --lesson 1-groups`). */
+const COLD_S = 5;
 /** Advantage at the end of the bars' axis, unless the group has a larger one. */
 const LEAST_AXIS = 3;
 

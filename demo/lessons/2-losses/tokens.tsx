@@ -15,8 +15,8 @@ import { PUBLISHED } from './plots.ts';
 import { COLUMN_NAMES, COLUMNS, MAX_LENGTH, percent, pullsAfter, RECORDED, rowsAfter, shareText } from './stills.ts';
 import type { TokenGroup, TokenTry } from './updates.ts';
 
-/** Estimated seconds from the first press of the button to the last update, on two quiet cores. At a load of 35 it took 122 s. */
-const COLD_S = 25;
+/** Seconds of the first press on two CPU cores without other work (`npm run bench:page -- --lesson 2-losses`). */
+const COLD_S = 10;
 
 /** Groups of tries that were sampled, and trained on, in this tab. */
 const drawn = signal<TokenGroup[] | undefined>(undefined);

@@ -32,8 +32,8 @@ export const PREDICTED_STEPS = [1, 15, 30, 45, 60];
 const runs = { text: signal<readonly LoopStep[]>([]), rate: signal<readonly LoopStep[]>([]) };
 const SOURCE = `Recorded: ${RECORDED.command}, commit ${RECORDED.commit}, ${RECORDED.adapter}, ${RECORDED.date}.`;
 
-/** Estimated seconds of 60 steps on two quiet cores: 5 s to load the model and 0.4 s per step. */
-const COLD_S = 30;
+/** Seconds of the first press on two CPU cores without other work (`npm run bench:page -- --lesson 3-run`). */
+const COLD_S = 35;
 
 interface RunProps {
   which: keyof typeof runs;

@@ -42,8 +42,8 @@ export function run({ expression }) {
 
 /** Maximum length of code that is stored in the address. */
 const LONGEST = 4000;
-/** Estimated seconds from the first press of the button to the last try, on two quiet cores, from the recipe's times. */
-const COLD_S = 10;
+/** Seconds of the first press on two CPU cores without other work (`npm run bench:page -- --lesson 4-tools`). */
+const COLD_S = 5;
 
 const { tries } = RECORDED.tools;
 const questionOf = ({ messages, promptMessages }: (typeof tries)[number]) => messages[promptMessages - 1].content;

@@ -30,8 +30,8 @@ import {
 } from './stills.ts';
 import { corrected, type Level, ratiosOf } from './weights.ts';
 
-/** Seconds of the first live run: an estimate, 5 s for the model and 0.4 s a step. */
-const COLD_S = 31;
+/** Seconds of the first press on two CPU cores without other work (`npm run bench:page -- --lesson 5-stale`). */
+const COLD_S = 35;
 
 /** Run of this tab. */
 const own = signal<{ delay: number; loss: string; steps: readonly LoopStep[] }>({ delay: 0, loss: '', steps: [] });

@@ -22,8 +22,8 @@ import {
   TRAINED,
 } from './stills.ts';
 
-/** Seconds of the first live evaluation. Measured: 16 s with SwiftShader on two cores that other programs used too, at commit 60780a3d. */
-const COLD_S = 15;
+/** Seconds of the first press on two CPU cores without other work (`npm run bench:page -- --lesson 6-claims`). */
+const COLD_S = 10;
 
 const modelOf = (control: string, among: readonly Model[] = MODELS): Model =>
   among.find(({ id }) => id === (movedTo(control) ?? TRAINED.id)) ?? TRAINED;

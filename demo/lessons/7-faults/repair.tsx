@@ -12,7 +12,7 @@ import { late, RECORDED, STEPS } from './runs.ts';
 
 /** Number of steps of a live run. */
 const TRAINED_STEPS = 16;
-/** Seconds of the first live run on two CPU cores without other work (`npm run bench:page -- --lesson 7-faults`). */
+/** Seconds of the first press on two CPU cores without other work (`npm run bench:page -- --lesson 7-faults`). */
 const QUIET_S = 50;
 const SIZE = ['data.trainBatchSize=8', 'actor.ppoMiniBatchSize=4'];
 

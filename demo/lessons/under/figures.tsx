@@ -30,8 +30,8 @@ import {
 const scored = signal<Scored | undefined>(undefined);
 const kernel = signal<number[] | undefined>(undefined);
 
-/** Estimated seconds of the first press on two quiet cores. */
-const COLD_S = { sentence: 6, kernel: 3 };
+/** Seconds of the first press on two CPU cores without other work (`npm run bench:page -- --lesson under`). */
+const COLD_S = { sentence: 5, kernel: 2 };
 
 /** Figure A.1. */
 export function SumFigure() {
