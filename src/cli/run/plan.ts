@@ -17,8 +17,10 @@ import { clock, resolvedAlgorithm, say, whileWorking } from './progress.ts';
  * than an estimate takes. A new task with it trains LoRA adapters.
  */
 const LARGE_PARAMETERS = 10e6;
-/** If the samples that rollout generates at once would take more seconds, the estimate is from one group only. */
+/** A timing that could take more seconds is left out. The estimate is then from fewer samples than rollout generates at once. */
 const LONG_TIMING_S = 60;
+/** Each timing has this many times the groups of the one before, until all that rollout generates at once. */
+const GROWTH = 4;
 /** If a step takes more seconds, the estimate also names the settings that make steps shorter. */
 const LONG_STEP_S = 60;
 
@@ -75,7 +77,7 @@ export function sayPlan(
 }
 
 /**
- * Times the generation and the update of one group, and of as many samples as rollout generates at once unless that would take long. Prints
+ * Times the generation and the update of one group, then of more groups, up to those that rollout generates at once. Prints
  * the estimated duration of a step, of an evaluation and of the run. Does not change the run's state. Prints nothing if `signal` aborts, or
  * if reward models score the samples.
  */
@@ -85,25 +87,37 @@ export async function sayEstimate(
   signal: AbortSignal,
 ): Promise<void> {
   const { data, rollout, trainer } = config;
+  const secondsOf = ({ generationS, updateS }: { generationS: number; updateS: number }) => generationS + updateS;
   const time = (problems: number) =>
     whileWorking(`estimate: timing ${problems * rollout.n} samples`, () =>
       timedStep({ config, engine, task }, { problems, signal }),
     );
+  // A first timing also waits for kernels that compile. It is repeated unless it took `longS` seconds.
+  const warmTime = async (problems: number, longS: number) => {
+    const cold = await time(problems);
+    return cold && secondsOf(cold) < longS ? time(problems) : cold;
+  };
   const atOnce = Math.min(data.trainBatchSize, Math.max(1, Math.floor(rollout.maxNumSeqs / rollout.n)));
-  const group = await time(1);
-  const isBound = group && atOnce > 1 && (group.generationS + group.updateS) * atOnce > LONG_TIMING_S;
-  const timed = isBound || atOnce === 1 ? group : await time(atOnce);
-  if (!timed) return;
-  const problems = timed === group ? 1 : atOnce;
-  const step = (timed.generationS + timed.updateS) * (data.trainBatchSize / problems);
-  const perSample = timed.generationS / (problems * rollout.n);
+  let problems = 1;
+  let last = await warmTime(problems, LONG_TIMING_S);
+  let timed = last && { ...last, problems };
+  while (last && timed && problems < atOnce && GROWTH * secondsOf(last) < LONG_TIMING_S) {
+    problems = Math.min(GROWTH * problems, atOnce);
+    last = await warmTime(problems, LONG_TIMING_S / GROWTH);
+    // More groups at once never take longer per group, unless kernels compiled meanwhile.
+    if (last && secondsOf(last) / problems < secondsOf(timed) / timed.problems) timed = { ...last, problems };
+  }
+  if (!last || !timed) return;
+  const isBound = timed.problems < atOnce;
+  const step = secondsOf(timed) * (data.trainBatchSize / timed.problems);
+  const perSample = timed.generationS / (timed.problems * rollout.n);
   const evaluation = (greedy: number) => perSample * data.valMaxSamples * (rollout.valKwargs.n + greedy);
   const { totalTrainingSteps: steps, testFreq, valBeforeTrain } = trainer;
   const between = testFreq > 0 ? Math.floor((steps - 1) / testFreq) : 0;
   const total = steps * step + between * evaluation(0) + (valBeforeTrain ? 2 : 1) * evaluation(1);
   say(
     `estimate: ${isBound ? 'at most ' : ''}${clock(step)} per step, ${clock(evaluation(1))} per evaluation, ${clock(total)} for ${steps} steps (timed on ` +
-      `${problems * rollout.n} samples)`,
+      `${timed.problems * rollout.n} samples)`,
   );
   if (step > LONG_STEP_S)
     say(
