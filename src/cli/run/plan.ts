@@ -77,9 +77,9 @@ export function sayPlan(
 }
 
 /**
- * Times the generation and the update of one group, then of more groups, up to those that rollout generates at once. Prints
- * the estimated duration of a step, of an evaluation and of the run. Does not change the run's state. Prints nothing if `signal` aborts, or
- * if reward models score the samples.
+ * Times the generation and the update of one group, then of more groups, up to those that rollout generates at once. Prints the estimated
+ * duration of a step, of an evaluation and of the run, from the timing with the fewest seconds per group. Does not change the run's state.
+ * Prints nothing if `signal` aborts, or if reward models score the samples.
  */
 export async function sayEstimate(
   config: TrainConfig,
