@@ -1,6 +1,7 @@
 /** Measures the gzipped sizes of downloads: the page by route, and the library with its packages, built as shipped. */
 
-import { readdirSync, readFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { inline } from './inline.mjs';
@@ -21,16 +22,20 @@ const gzipBytes = (text) => gzipSync(text, { level: 9 }).length;
  * @param {string} [folder]
  */
 export async function pageFiles(folder) {
-  if (folder) {
-    const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((file) =>
-      /\.(html|js|css)$/.test(file),
-    );
-    return new Map(files.map((file) => [file, readFileSync(join(folder, file), 'utf8')]));
+  if (!folder) {
+    const made = mkdtempSync(join(tmpdir(), 'webgrpo-page-'));
+    try {
+      const { build } = await import('vite');
+      await build({ logLevel: 'silent', build: { outDir: made, emptyOutDir: true } });
+      return await pageFiles(made);
+    } finally {
+      rmSync(made, { recursive: true });
+    }
   }
-  const { build } = await import('vite');
-  const [result] = [await build({ logLevel: 'silent', build: { write: false } })].flat();
-  if (!('output' in result)) throw new Error('Vite watches instead of building.');
-  return new Map(result.output.map((file) => [file.fileName, file.type === 'chunk' ? file.code : `${file.source}`]));
+  const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((file) =>
+    /\.(html|js|css)$/.test(file),
+  );
+  return new Map(files.map((file) => [file, readFileSync(join(folder, file), 'utf8')]));
 }
 
 /**
