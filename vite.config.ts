@@ -26,7 +26,7 @@ const thenLessons = (mode: string): Plugin => {
     async writeBundle() {
       const { logLevel = 'info', build: to } = page;
       const apart = configOf(mode, { input: lessonPages() });
-      const output = { ...apart.build, outDir: to.outDir, minify: to.minify, emptyOutDir: false };
+      const output = { ...apart.build, outDir: to.outDir, emptyOutDir: false };
       await build({ ...apart, configFile: false, mode, logLevel, build: output });
     },
   };

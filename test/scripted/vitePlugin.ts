@@ -44,7 +44,7 @@ export function scriptedPage(mode: string): Plugin[] {
   const page: Plugin = {
     name: 'scripted-page',
     config: () => ({
-      build: { outDir: resolve('dist/scripted-page'), minify: false },
+      build: { outDir: resolve('dist/scripted-page') },
       worker: { plugins: () => [scriptedWorker()] },
     }),
     transformIndexHtml: { order: 'pre', handler: () => [{ tag: 'script', children: ADAPTER, injectTo: 'head' }] },
