@@ -211,7 +211,7 @@ async function serve(): Promise<void> {
       .catch(broken)
       .then((message) => port.postMessage(message));
   };
-  port.postMessage({ kind: 'ready' });
+  port.postMessage({ kind: 'ready', wasm });
 }
 
 void serve();
