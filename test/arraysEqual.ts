@@ -6,7 +6,7 @@ type Numbers = ArrayLike<number | bigint>;
 
 const isNumbers = (value: unknown): value is Numbers => ArrayBuffer.isView(value) && !(value instanceof DataView);
 
-/** Returns undefined for what is no pair of arrays of one type, which `expect` then compares itself. */
+/** Returns undefined unless both are arrays of one type. `expect` then compares them itself. */
 function haveEqualElements(a: unknown, b: unknown): boolean | undefined {
   if (!isNumbers(a) || !isNumbers(b) || a.constructor !== b.constructor) return undefined;
   if (a.length !== b.length) return false;
