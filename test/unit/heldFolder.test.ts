@@ -113,7 +113,7 @@ test('folders that a lock needed are deleted with it, unless they contain someth
 });
 
 test('of many processes that start together exactly one gets the lock, of a free folder and of a dead process', async () => {
-  const code = asJavaScript('src/cli/process/lock.ts', 'src/errors.ts');
+  const code = await asJavaScript('src/cli/process/lock.ts', 'src/errors.ts');
   const program = `
     import { readSync } from 'node:fs';
     const { lockFolder } = await import(${JSON.stringify(join(code, 'src/cli/process/lock.js'))});
