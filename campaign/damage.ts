@@ -197,7 +197,7 @@ export const damage: CampaignPart = {
   name: 'damage',
   run: (options) =>
     inFolder(async (run) => {
-      await runOn(disk, run, {});
+      await runOn(disk, run, { maxActorCkptToKeep: 2 });
       const newest = `${run}/checkpoints/step-8`;
       const seeds = options.full ? Array.from({ length: 20 }, (_, i) => options.seed + i) : [options.seed];
       const files = readdirSync(newest).flatMap((file) =>
