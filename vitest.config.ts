@@ -18,14 +18,12 @@ const IN_BROWSER = inGpuFolder([
 ]);
 
 /**
- * Unit tests that need their own module graph: they mock a module, or watch processes, workers, signals, the heap or the clock. All other
- * files share one graph, so that the source is loaded only once. A graph of its own costs a file about a second of processor time.
+ * Unit tests that need their own module graph, because they mock or reload a module, or need a process without an adapter. All other files
+ * share one graph, so that the source is loaded only once. A graph of its own costs a file about a second of processor time.
  */
-const ISOLATED = [
-  ...['pageSettings', 'warmStart', 'runChanges', 'compiledKernels', 'cli', 'cliErrors', 'ownMethods', 'trainCommand'],
-  ...['room', 'roomLeaving', 'roomServer', 'roomCommand', 'faults', 'mcp', 'mcpConfig', 'taskModules', 'javascript'],
-  ...['rules', 'serve', 'hub', 'serveCommand', 'transformersModels', 'playwright', 'documentRuns'],
-].map((name) => `test/unit/${name}.test.ts`);
+const ISOLATED = ['warmStart', 'runChanges', 'ownMethods', 'playwright', 'cliErrors'].map(
+  (name) => `test/unit/${name}.test.ts`,
+);
 
 const isFull = process.env['FULL_TESTS'] === '1';
 
@@ -38,8 +36,8 @@ const GPU_TESTS = {
   env: { FULL_TESTS: isFull ? '1' : '' },
 };
 
-/** What all programs import, and tests of single modules lack. */
-const PARTS = ['src/engineParts.ts', 'src/trainerParts.ts'];
+/** What all programs import, and tests of single modules lack; and how `expect` compares arrays. */
+const PARTS = ['src/engineParts.ts', 'src/trainerParts.ts', 'test/arraysEqual.ts'];
 
 /** Files that share a module graph leave it as they found it. */
 const REGISTERED = 'test/registered.ts';
@@ -63,16 +61,15 @@ export default defineConfig({
           ...UNIT_TESTS,
           ...{ name: 'unit', include: ['test/unit/**/*.test.ts'], exclude: ISOLATED, isolate: false },
           setupFiles: [...PARTS, REGISTERED],
-          maxWorkers: 2, // by default one on two cores, and Chromium beside it ends first
+          maxWorkers: 3, // by default one on two cores; some tests wait for processes and servers
         },
       },
       {
         extends: true,
-        // Many of these tests wait for processes and servers, so more tests than cores run at the same time.
         test: {
           ...UNIT_TESTS,
           ...{ name: 'unit-isolated', include: ISOLATED, setupFiles: PARTS },
-          ...{ maxWorkers: 4, sequence: { groupOrder: 1 } },
+          ...{ maxWorkers: 2, sequence: { groupOrder: 1 } },
         },
       },
       {

@@ -62,11 +62,11 @@ async function row(what: string, run: string, damages: Damage[], options: Campai
   return { what, tried: damages.length, wrong: failures.length, failures };
 }
 
-/** Returns the damages to try on a file: a flipped bit at ten places, three truncations, an empty file, the file of another checkpoint. */
-function ofFile(file: string, folder: string, seed: number): Damage[] {
+/** Returns the damages to try on a file: a flipped bit at `count` places, three truncations, an empty file, the file of another checkpoint. */
+function ofFile(file: string, folder: string, seed: number, count: number): Damage[] {
   const whole = readFileSync(join(folder, file));
   const rng = keyedRng(`damage ${file}`, seed);
-  const flips = Array.from({ length: 10 }, () => [
+  const flips = Array.from({ length: count }, () => [
     Math.floor(rng.uniform() * whole.length),
     Math.floor(rng.uniform() * 8),
   ]);
@@ -197,10 +197,12 @@ export const damage: CampaignPart = {
   name: 'damage',
   run: (options) =>
     inFolder(async (run) => {
-      await runOn(disk, run, {});
+      await runOn(disk, run, { maxActorCkptToKeep: 2 });
       const newest = `${run}/checkpoints/step-8`;
       const seeds = options.full ? Array.from({ length: 20 }, (_, i) => options.seed + i) : [options.seed];
-      const files = readdirSync(newest).flatMap((file) => seeds.flatMap((seed) => ofFile(file, newest, seed)));
+      const files = readdirSync(newest).flatMap((file) =>
+        seeds.flatMap((seed) => ofFile(file, newest, seed, options.full ? 10 : 4)),
+      );
       return [
         await row(
           'a checkpoint file with a bit flipped, cut, lengthened, removed or swapped: refused',

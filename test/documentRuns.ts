@@ -98,5 +98,6 @@ export function filled([command, ...words]: readonly string[], output: (name: st
   if (isServer) args.push(...(words.includes('--port') ? [] : ['--port', '0']), 'name=served');
   if (command === 'sft')
     return [command, ...args, 'trainer.totalTrainingSteps=2', 'optim.lrWarmupSteps=0', 'data.trainBatchSize=2'];
+  if (command === 'eval') args.push('data.valMaxSamples=2');
   return TRAINS.has(command) ? [command, args[0], ...SMALL, ...args.slice(1), ...SHORT] : [command, ...args];
 }

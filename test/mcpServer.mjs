@@ -88,7 +88,7 @@ function misbehave(id) {
       send({ id: 'x', result: text('of another') });
       return undefined;
     case 'storm':
-      for (let i = 0; i < 20_000; i++) send({ method: 'notifications/tools/list_changed' });
+      for (let i = 0; i < 5000; i++) send({ method: 'notifications/tools/list_changed' });
       return text('after the storm');
     case 'asks':
       for (const [i, method] of ['sampling/createMessage', 'elicitation/create', 'roots/list'].entries())

@@ -8,16 +8,16 @@ import type { CheckpointEngine } from '../src/grpo/pipeline/types.ts';
 import type { GenerateRequest, Generation, RolloutEngine, RolloutStats } from '../src/rollout/types.ts';
 import { noStats } from '../src/rollout/server/stats.ts';
 import { keyedRng } from '../src/tasks/random.ts';
-import { buildGsm8kTokenizer } from '../src/extensions/sft/tokenizer.ts';
+import { gsm8kTokenizer } from './gsm8kTokenizer.ts';
 
-const { tokenizer: tokenizerJson, config } = buildGsm8kTokenizer();
+const TOKENIZER = new ChatTokenizer(gsm8kTokenizer.tokenizer, gsm8kTokenizer.config);
 
 /** Returns the milliseconds that a turn takes, or a promise that the turn waits for. */
 export type Pace = (request: GenerateRequest) => number | Promise<void>;
 
 /** Samples two tokens per turn: the first with the weights at the start of the turn, the second with the weights at its end. */
 export class PacedEngine implements RolloutEngine {
-  readonly tokenizer = new ChatTokenizer(tokenizerJson, config);
+  readonly tokenizer = TOKENIZER;
   /** Version of the weights in use. */
   version = 0;
   /** Entries: [version, requests in flight], one at each change of the weights. */

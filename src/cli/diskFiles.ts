@@ -18,7 +18,8 @@ export type FsOperations = Pick<
  */
 const OLD = /^\.(step-\d+)\.old$/;
 const TEMPORARY = /^\..+\.[0-9a-f]{8}$/;
-const HASHED_AT_ONCE = 4 << 20;
+/** Bytes that are read at once to hash a file. Larger buffers, one per small file, cause garbage collections. */
+const HASHED_AT_ONCE = 256 << 10;
 
 const temporaryFor = (path: string): string =>
   join(dirname(path), `.${basename(path)}.${randomBytes(4).toString('hex')}`);

@@ -8,7 +8,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { asJavaScript } from '../asJavaScript.ts';
 
 test('code that never returns is reported from outside the main thread, with how to end the process', async () => {
-  const root = asJavaScript('src/cli/process/blockedThread.ts');
+  const root = await asJavaScript('src/cli/process/blockedThread.ts');
   writeFileSync(
     join(root, 'main.mjs'),
     `import { watchMainThread } from './src/cli/process/blockedThread.js';

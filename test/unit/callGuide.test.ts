@@ -241,11 +241,27 @@ const vocabulary = vocabularyOf(JSON.parse(readFileSync('checkpoints/gsm8k-tool/
 const V = tokenizer.vocabSize + 8; // a model's embedding can have rows without a token
 const [TAG] = tokenizer.encode('<tool_call>');
 const EOS = tokenizer.eosTokenIds[0];
-const tokensIn = (mask: Uint32Array | undefined) =>
-  Array.from({ length: V }, (_, t) => t).filter((t) => !mask || (mask[t >>> 5] >>> (t & 31)) & 1);
+const tokensIn = (mask: Uint32Array | undefined): number[] => {
+  const tokens = [];
+  for (let t = 0; t < V; t++) if (!mask || (mask[t >>> 5] >>> (t & 31)) & 1) tokens.push(t);
+  return tokens;
+};
 
 describe('tokens that can come next', () => {
   const guide = new CallGuide({ toolCalls: callable }, vocabulary, V);
+
+  /** Returns the tokens with bytes that `after` accepts. One assertion per token would take seconds. */
+  const followers = (state: number) =>
+    tokensIn(undefined).filter((token) => {
+      if (tokenBytes(vocabulary, token).length === 0) return false;
+      try {
+        guide.after(state, token);
+        return true;
+      } catch (error) {
+        if (String(error).includes('which no valid tool call has at this position')) return false;
+        throw error;
+      }
+    });
 
   test('all tokens are allowed in free text, and in a call those that keep it valid', () => {
     expect(guide.mask(guide.start, 1000)).toBeUndefined();
@@ -254,12 +270,7 @@ describe('tokens that can come next', () => {
     for (let n = 0; n < 60; n++) {
       const allowed = new Set(tokensIn(guide.mask(state, 1000)));
       expect(allowed.size).toBeGreaterThan(0);
-      for (let token = 0; token < V; token++) {
-        const empty = tokenBytes(vocabulary, token).length === 0;
-        if (allowed.has(token)) expect(() => guide.after(state, token)).not.toThrow();
-        else if (!empty)
-          expect(() => guide.after(state, token)).toThrow('which no valid tool call has at this position');
-      }
+      expect(followers(state)).toEqual([...allowed]);
       expect(allowed.has(EOS)).toBe(false);
       expect(allowed.has(V - 1)).toBe(false);
       const next = [...allowed][Math.floor(r.uniform() * allowed.size)];

@@ -183,9 +183,9 @@ async function runUntil(engine: ScriptedServer, requests: number, onSample: (t: 
   return next - first;
 }
 
-/** Number of requests of a test. With --full a leak of 140 bytes per request is detected, in the everyday tests one of 420 bytes. */
+/** Number of requests of a test. With --full a leak of 140 bytes per request is detected, in the everyday tests one of 700 bytes. */
 const isFull = process.env['FULL_TESTS'] === '1';
-const REQUESTS = isFull ? 10_000 : 5000;
+const [WARM_UP, REQUESTS] = isFull ? [2500, 10_000] : [1500, 3000];
 
 setFlagsFromString('--expose_gc');
 const collect = runInNewContext('gc') as () => void;
@@ -228,7 +228,7 @@ test.each<RolloutOptions>([
     expect([mask.length, logProbs.length]).toEqual([responseIds.length, responseIds.length]);
     expectPlainText(trajectory);
   };
-  const started = await runUntil(engine, 2500, check);
+  const started = await runUntil(engine, WARM_UP, check);
   const before = heapMb();
   expect(started + (await runUntil(engine, REQUESTS, check))).toBe(samples);
   expect(engine.answered).toBe(engine.asked);

@@ -68,7 +68,7 @@ describe('generated problems', () => {
   });
 
   test('prompts are short: 20 to 45 tokens', () => {
-    const lengths = train.map((p) => tokenizer.encodeChat(p.messages).length);
+    const lengths = train.slice(0, 1000).map((p) => tokenizer.encodeChat(p.messages).length);
     expect(Math.min(...lengths)).toBeGreaterThanOrEqual(20);
     expect(Math.max(...lengths)).toBeLessThanOrEqual(45);
   });

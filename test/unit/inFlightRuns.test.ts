@@ -12,14 +12,14 @@ import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { DrawnSoFar, GenerateRequest } from '../../src/rollout/types.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
+import { gsm8kTokenizer } from '../gsm8kTokenizer.ts';
 import { defineEnvironment } from '../../src/tasks/environments/environment.ts';
 import type { Task } from '../../src/tasks/task.ts';
 import { defineTool } from '../../src/tasks/tool.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
 import { readBack, scriptedEngine, useSlowClock, withoutTimes } from '../scriptedRuns.ts';
 
-const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
+const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = gsm8kTokenizer;
 const OPEN = new ChatTokenizer(tokenizerJson, tokenizerConfigJson).encode('<tool_call>')[0];
 
 /** Numbers of tool calls and of restored tool states. A tool whose state was saved needs no second call. */

@@ -6,7 +6,7 @@ import { spawnSync } from 'node:child_process';
 import { expect, test } from 'vitest';
 import { asJavaScript } from '../asJavaScript.ts';
 
-const root = asJavaScript('src/cli/process/interrupt.ts', 'src/cli/process/io.ts');
+const root = await asJavaScript('src/cli/process/interrupt.ts', 'src/cli/process/io.ts');
 
 /** Runs `program` in a separate process with a simulated clock `now`, and sends it signals. */
 function run(program: string) {

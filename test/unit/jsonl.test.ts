@@ -450,7 +450,9 @@ describe('rewards', () => {
       ),
     );
     fc.assert(
-      fc.property(fc.string({ unit: 'binary' }), (text) => {
+      // fc.string({ unit: 'binary' }) would list all of Unicode first, which takes a second.
+      fc.property(fc.array(fc.nat(0x10ffff), { maxLength: 10 }), (codes) => {
+        const text = String.fromCodePoint(...codes);
         const found = lastNumber(text);
         if (found !== null) expect(lastNumber(found)).toBe(found);
       }),

@@ -5,8 +5,8 @@
 
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { expect, test, vi } from 'vitest';
+import { join, resolve } from 'node:path';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import * as groupExercises from '../../demo/lessons/1-groups/exercises.ts';
 import * as groups from '../../demo/lessons/1-groups/stills.ts';
 import * as lossExercises from '../../demo/lessons/2-losses/exercises.ts';
@@ -466,10 +466,10 @@ test('the recorded tries of lesson 6 are in no order, and drawn evaluations have
 test('the program of lesson 6 prints p-values, and the intervals of two files', async () => {
   const table = vi.spyOn(console, 'table').mockImplementation(() => {});
   const given = process.argv;
+  onTestFinished(() => void (process.argv = given));
   const run = async (...files: string[]) => {
-    vi.resetModules();
     process.argv = ['node', 'twin.js', ...files];
-    await import('../../demo/lessons/6-claims/twin.js');
+    await import(/* @vite-ignore */ `${resolve('demo/lessons/6-claims/twin.js')}?files=${files.length}`);
     return table.mock.lastCall![0] as Record<string, Record<string, number>>;
   };
   const names = claims.ALGORITHMS.map(({ name }) => name);
@@ -483,7 +483,6 @@ test('the program of lesson 6 prints p-values, and the intervals of two files', 
     return file;
   });
   const compared = await run(...files);
-  [process.argv] = [given];
   vi.restoreAllMocks();
   const { mean, low, high } = pairedDifference(claims.START.outcomes, claims.TRAINED.outcomes);
   expect(Object.values(compared['b - a'])).toEqual([mean, low, high].map((value) => Number(value.toFixed(3))));

@@ -17,7 +17,7 @@ import { initWeights } from '../../src/model/params.ts';
 import { judgeCourse } from '../../src/report/course.ts';
 import { webgrpo } from '../commandLine.ts';
 import { SCRIPTED_CONFIG } from '../scripted/model.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
+import { gsm8kTokenizer } from '../gsm8kTokenizer.ts';
 
 vi.mock('../../src/engine.worker.ts?inline-worker', () => import('../scripted/engine.worker.ts?inline-worker'));
 
@@ -64,7 +64,7 @@ describe('in a page', () => {
   });
   afterAll(() => browser.close());
 
-  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
+  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = gsm8kTokenizer;
   const config = SCRIPTED_CONFIG;
   const spec = {
     ...{ engine: 'wgsl' as const, config, weights: initWeights(config, 1), tokenizerJson, tokenizerConfigJson },

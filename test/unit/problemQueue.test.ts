@@ -18,7 +18,7 @@ import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/extensions/tasks/gsm8
 import { jsonlTask } from '../../src/extensions/tasks/jsonl/task.ts';
 import type { Problem, SyncTask, Task } from '../../src/tasks/task.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
+import { gsm8kTokenizer } from '../gsm8kTokenizer.ts';
 import { TINY_CONFIG } from '../tinyConfig.ts';
 import { stub } from '../stub.ts';
 
@@ -32,7 +32,7 @@ const config = resolveTrainConfig({
 const task = gsm8kToolTask();
 const problemsOf = (...numbers: number[]) => numbers.map((number) => task.train(number, config.seed));
 
-const FILES = buildGsm8kTokenizer();
+const FILES = gsm8kTokenizer;
 const tokenizerOf = (template?: unknown) =>
   new ChatTokenizer(FILES.tokenizer, { ...FILES.config, ...(template !== undefined && { chat_template: template }) });
 

@@ -141,8 +141,9 @@ describe('a model that was written as GGUF', () => {
     const config = { ...BASE, hiddenSize: 2 ** 18, headDim: 6, intermediateSize: 1, vocabSize: 1, numHiddenLayers: 1 };
     const weights: TensorMap = new Map(
       parameterSpecs(config).map(({ name, shape }) => {
-        const data = new Float32Array(shape.reduce((a, b) => a * b, 1));
-        data.forEach((_x, i) => (data[i] = (Math.floor(i / (shape[1] ?? 1)) % 100) + 1));
+        const [rows, width = 1] = shape;
+        const data = new Float32Array(rows * width);
+        for (let r = 0; r < rows; r++) data.fill((r % 100) + 1, r * width, (r + 1) * width);
         return [name, { shape, data }];
       }),
     );
@@ -155,7 +156,7 @@ describe('a model that was written as GGUF', () => {
     const found = await loaded(bytes);
     for (const name of ['q', 'k', 'v']) {
       const key = `model.layers.0.self_attn.${name}_proj.weight`;
-      expect(found.weights.get(key)!.data.every((x, i) => x === weights.get(key)!.data[i])).toBe(true);
+      expect(found.weights.get(key)!.data).toEqual(weights.get(key)!.data);
     }
   });
 

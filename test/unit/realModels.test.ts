@@ -126,7 +126,7 @@ describe('settings that are not written are lowered until the run fits', () => {
   });
 
   test('no values fit', () => {
-    const sizes = sizesOf();
+    const sizes = sizesOf({ ...smol, numHiddenLayers: 1 });
     expect(fitted(sizes, 2 ** 20)).toBe(sizes);
     expect(() => checkPlan(sizes, 2 ** 20)).toThrow(/Each alone would save: (?!.* It fits with )/);
   });

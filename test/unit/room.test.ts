@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
-import type { NatsConnection } from '@nats-io/nats-core';
+import { type NatsConnection, nkeys } from '@nats-io/nats-core';
 import { authentication, enter, newUserKey } from '../../src/extensions/rooms/connect.ts';
 import { read, VERSION, write, writeSample } from '../../src/extensions/rooms/messages.ts';
 import { SAMPLES, takeSubject } from '../../src/extensions/rooms/names.ts';
@@ -17,7 +17,7 @@ import {
 } from '../room.ts';
 import type { RoomEngine } from '../../src/extensions/rooms/joinRoom.ts';
 import type { ExperienceRecord } from '../../src/grpo/pipeline/record.ts';
-import { Signer } from '../../src/extensions/rooms/tickets.ts';
+import { Signer, textSignedBy } from '../../src/extensions/rooms/tickets.ts';
 import { connectByTcp, hasNatsServer, TestRoom } from '../natsServer.ts';
 import { holdTimers } from '../timers.ts';
 import { anyNumber } from '../stub.ts';
@@ -26,7 +26,6 @@ const isFull = process.env['FULL_TESTS'] === '1';
 /** Milliseconds after which a test counts as hanging, also on a slow machine. */
 const HANG_MS = 120_000;
 const KILLS_MS = 1_800_000;
-vi.setConfig({ testTimeout: HANG_MS, hookTimeout: HANG_MS });
 const until = <T>(value: () => T | Promise<T>) => expect.poll(value);
 /** Milliseconds after which the NATS server would deliver a sample again. For tests in which it must never do so. */
 const NEVER_MS = 10 * HANG_MS;
@@ -47,6 +46,15 @@ function heap(): number {
   (runInNewContext('gc') as () => void)();
   return process.memoryUsage().heapUsed;
 }
+
+test("Node's signatures are those of the nkeys package, which a page uses", async () => {
+  const [{ seed, id }, other] = [await newUserKey(), await newUserKey()];
+  const signed = (await Signer.of(seed)).text('x');
+  const data = signed.subarray(0, 1);
+  expect([...signed.subarray(1)]).toEqual([...nkeys.fromSeed(new TextEncoder().encode(seed)).sign(data)]);
+  expect(await textSignedBy(id, signed)).toEqual(data);
+  await expect(textSignedBy(other.id, signed)).rejects.toThrow('is not signed by the worker');
+});
 
 describe.runIf(hasNatsServer())('a room', () => {
   let room: TestRoom;

@@ -15,7 +15,7 @@ import type { TrainerEngine } from '../../src/grpo/types.ts';
 import type { SequenceGroup } from '../../src/model/packing.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { chartData } from '../../src/report/runReport.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
+import { gsm8kTokenizer } from '../gsm8kTokenizer.ts';
 import { batched, type RubricJudge } from '../../src/extensions/rewards/rubric/judge.ts';
 import type { RubricInput } from '../../src/grpo/config/schema/reward.ts';
 import { parseRubric, RUBRIC_PROMPT } from '../../src/extensions/rewards/rubric/parse.ts';
@@ -25,7 +25,7 @@ import type { ScoredSample, Task } from '../../src/tasks/task.ts';
 import { stub } from '../stub.ts';
 import { scored } from '../samples.ts';
 
-const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
+const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = gsm8kTokenizer;
 const tokenizer = new ChatTokenizer(tokenizerJson, tokenizerConfigJson);
 const [END] = tokenizer.eosTokenIds;
 

@@ -144,6 +144,7 @@ describe('a hostile module', () => {
       '() => { let a = 1; for (let i = 0; i < 100; i++) a = [a]; return a; }',
       /nested deeper than 64 levels/,
     ],
+    // Only in full, because it takes seconds. Memory without end breaks the sandbox every day.
     ['levels without end', '() => { let a = 1; for (let i = 0; i < 2e4; i++) a = [a]; return a; }', /of task module/],
     ['a key __proto__', '() => JSON.parse(\'{"__proto__":{"bad":1}}\')', /a key "__proto__", which is not allowed/],
     ['a getter that throws', '() => ({ get score() { throw new Error("got") } })', /cannot leave the sandbox: got/],
@@ -158,7 +159,9 @@ describe('a hostile module', () => {
   describe('returns from its reward', () => {
     const rewards = RETURNED.map(([name, reward]) => `"${name}": ${reward}`).join();
     const task = once(moduleOf({ reward: `({ response }) => ({ ${rewards} })[response]()` }));
-    test.each(RETURNED)('%s', async (response, _, sentence) => {
+    const isFull = process.env['FULL_TESTS'] === '1';
+    const tried = RETURNED.filter(([name]) => isFull || name !== 'levels without end');
+    test.each(tried)('%s', async (response, _, sentence) => {
       await expect((await task()).reward({ ...sample, response })).rejects.toThrow(sentence);
       await expect((await task()).train(0, 1)).resolves.toMatchObject({ id: 'train-0' });
     });
@@ -302,7 +305,7 @@ describe('a hostile server', () => {
       (_, r) => r.writeHead(200, { 'content-type': 'text/html' }).end('<p>'),
       'is text/html, not text/javascript',
     ],
-    ['sends 50 MB', (_, r) => void r.writeHead(200, JS).end('x'.repeat(5e7)), 'is larger than 1000000 bytes'],
+    ['sends 5 MB', (_, r) => void r.writeHead(200, JS).end('x'.repeat(5e6)), 'is larger than 1000000 bytes'],
     ['sends no text', (_, r) => r.writeHead(200, JS).end(Buffer.from([0xff, 0xfe])), 'is not UTF-8 text'],
     ['hangs up', (_, r) => void r.destroy(), 'could not be fetched: its server cannot be reached ('],
     ['never answers', () => undefined, 'did not arrive in 0.2 s'],

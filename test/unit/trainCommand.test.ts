@@ -226,6 +226,9 @@ test.each<[heldOut: string, reward: string, line: RegExp, status: number]>([
 });
 
 test('--dry-run prints plan and estimate, and writes nothing', async () => {
+  let [now, tick] = [0, 1];
+  const clock = vi.spyOn(performance, 'now').mockImplementation(() => (now += tick));
+  onTestFinished(() => clock.mockRestore());
   const { said, status } = await new RunningCommand(
     ['train', 'configs/gsm8k-tool.yaml', '--dry-run', 'name=dry', ...TINY, 'data.valMaxSamples=4'],
     { createEngine: scriptedEngines() },
@@ -235,9 +238,7 @@ test('--dry-run prints plan and estimate, and writes nothing', async () => {
     /^batches: 4 samples per step.*\nlengths: .*\nalgorithm: grpo.*\nestimate: \d+:\d\d per step, \d+:\d\d per evaluation, \d+:\d\d for 80 steps \(timed on 4 samples\)$/m,
   );
   expect(existsSync(inRun('dry'))).toBe(false);
-  let now = 0;
-  const clock = vi.spyOn(performance, 'now').mockImplementation(() => (now += 45_000));
-  onTestFinished(() => clock.mockRestore());
+  tick = 45_000;
   expect((await train('name=dry', '--dry-run')).said.join('\n')).toMatch(
     /^estimate: at most \d+:\d\d per step, .* \(timed on 2 samples\)$/m,
   );

@@ -140,9 +140,9 @@ export class ByteAutomaton {
   }
 
   #follow(state: number, byte: number): number {
-    const reached = this.#nodes[state].flatMap((node) =>
-      this.#nfa.edges[node].flatMap(([low, high, to]) => (low <= byte && byte <= high ? [to] : [])),
-    );
+    const reached: number[] = [];
+    for (const node of this.#nodes[state])
+      for (const [low, high, to] of this.#nfa.edges[node]) if (low <= byte && byte <= high) reached.push(to);
     return reached.length === 0 ? DEAD : this.#state(reached);
   }
 

@@ -99,7 +99,8 @@ export async function readObject(
   );
 }
 
-const base64Url = (bytes: Uint8Array): string =>
+/** Returns bytes as padded base64 with the letters of URLs. */
+export const base64Url = (bytes: Uint8Array): string =>
   btoa(String.fromCharCode(...bytes))
     .replace(/\+/g, '-')
     .replace(/\//g, '_');

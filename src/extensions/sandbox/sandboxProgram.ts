@@ -63,4 +63,7 @@ export type SandboxRequest = Program | ModuleLoad | ModuleCall;
 export const LEAST_MEMORY_BYTES = 16 * 2 ** 20;
 
 /** A message from a worker: it has loaded or starts a program, a program has ended with an output, or the worker is broken. */
-export type SandboxMessage = { kind: 'ready' } | { kind: 'done'; output: string } | { kind: 'broken'; why: string };
+export type SandboxMessage =
+  | { kind: 'ready'; wasm?: WebAssembly.Module }
+  | { kind: 'done'; output: string }
+  | { kind: 'broken'; why: string };
