@@ -8,9 +8,9 @@ import type { CheckpointEngine } from '../src/grpo/pipeline/types.ts';
 import type { GenerateRequest, Generation, RolloutEngine, RolloutStats } from '../src/rollout/types.ts';
 import { noStats } from '../src/rollout/server/stats.ts';
 import { keyedRng } from '../src/tasks/random.ts';
-import { buildGsm8kTokenizer } from '../src/extensions/sft/tokenizer.ts';
+import { GSM8K_TOKENIZER } from './gsm8kTokenizer.ts';
 
-const { tokenizer: tokenizerJson, config } = buildGsm8kTokenizer();
+const { tokenizer: tokenizerJson, config } = GSM8K_TOKENIZER;
 
 /** Returns the milliseconds that a turn takes, or a promise that the turn waits for. */
 export type Pace = (request: GenerateRequest) => number | Promise<void>;

@@ -4,10 +4,10 @@ import { onTestFinished, vi } from 'vitest';
 import type { Metrics } from '../src/grpo/metrics.ts';
 import type { Checkpoint } from '../src/grpo/types.ts';
 import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
-import { buildGsm8kTokenizer } from '../src/extensions/sft/tokenizer.ts';
+import { GSM8K_TOKENIZER } from './gsm8kTokenizer.ts';
 import { ScriptedEngine, type ScriptedOptions } from './scriptedEngine.ts';
 
-const files = buildGsm8kTokenizer();
+const files = GSM8K_TOKENIZER;
 const tokenizer = new ChatTokenizer(files.tokenizer, files.config);
 
 export const scriptedEngine = (more: Partial<ScriptedOptions> = {}) => new ScriptedEngine({ tokenizer, ...more });

@@ -14,7 +14,7 @@ import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { initWeights } from '../../src/model/params.ts';
 import type { Task } from '../../src/tasks/task.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
+import { GSM8K_TOKENIZER } from '../gsm8kTokenizer.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
 
@@ -46,7 +46,7 @@ const task: Task = {
 };
 
 const model = { ...tinyConfig, vocabSize: 512 };
-const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
+const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = GSM8K_TOKENIZER;
 const files = { config: model, tokenizerJson, tokenizerConfigJson };
 let engine: LocalEngine;
 let moments: TensorMap;

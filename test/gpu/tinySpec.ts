@@ -2,14 +2,14 @@
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
+import { GSM8K_TOKENIZER } from '../gsm8kTokenizer.ts';
 import { engineSizes } from '../../src/workers/engineSpec.ts';
 import { tinyConfig } from './tinyModel.ts';
 
 export const chatConfig: ModelConfig = { ...tinyConfig, vocabSize: 512 };
 
 export function tinySpec(config: TrainConfig, model = chatConfig, seed = 3) {
-  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
+  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = GSM8K_TOKENIZER;
   const files = { weights: initWeights(model, seed), tokenizerJson, tokenizerConfigJson };
   return { ...engineSizes(config), config: model, ...files };
 }
