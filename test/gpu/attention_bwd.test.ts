@@ -3,7 +3,6 @@ import { describe } from 'vitest';
 import { attentionForms } from '../../src/gpu/ops/attention.ts';
 import { testAttentionBwd, testAttentionBwdFold } from './attentionBackward.ts';
 import { attentionCases, GENERIC_CASES, isTested, PRINTED_HEAD_DIMS } from './attentionCases.ts';
-import { isFull } from './full.ts';
 import { testGpu } from './gpu.ts';
 
 const adapter = await testGpu();
@@ -19,8 +18,7 @@ describe('attention_bwd_q and attention_bwd_kv', () => {
   testAttentionBwdFold(6, 'tiled');
 });
 
-// SwiftShader takes 7 s to compile the kernels of head dim 128, which differ from the others in their sizes only.
-for (const D of PRINTED_HEAD_DIMS.filter((D) => isFull || D <= 64))
+for (const D of PRINTED_HEAD_DIMS)
   // `block1` is for decoding only.
   for (const form of attentionForms(adapter, D).filter((form) => form !== 'block1' && isTested(form, D)))
     describe(
