@@ -109,7 +109,7 @@ async function train(hear: (weights: () => Promise<TensorMap>) => Promise<void>)
     data: { trainBatchSize: 4, maxResponseLength: 24, maxPromptLength: 64, valMaxSamples: 8 },
     rollout: { n: 4, maxNumSeqs: 7 },
     actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 256 },
-    trainer: { totalTrainingSteps: 2, testFreq: 2 },
+    trainer: { totalTrainingSteps: 1, testFreq: 1 },
   });
   const model = { ...tinyConfig, vocabSize: 512, maxPositionEmbeddings: 128 };
   const trained = await createLocalEngine(tinySpec(small, model, 9));

@@ -10,18 +10,20 @@ import { CallGuide } from '../../src/extensions/constrained/guide.ts';
 import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { TOOL_PARSERS } from '../../src/rollout/tools/parser.ts';
 import type { CallFormat, GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
+import { GSM8K_TOKENIZER } from '../gsm8kTokenizer.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
+import { isFull } from './full.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { SIZES } from './rolloutCases.ts';
 import { tinyModel } from './tinyModel.ts';
 import { anyNumber } from '../stub.ts';
 
-const files = buildGsm8kTokenizer();
+const files = GSM8K_TOKENIZER;
 const tokenizer = new ChatTokenizer(files.tokenizer, files.config);
 const vocabulary = vocabularyOf(files.tokenizer);
 const V = tokenizer.vocabSize;
-const FORMATS = ['hermes', 'qwen3_coder', 'llama3_json'] as const;
+/** test/unit/callGuide.test.ts draws calls of every format, every day. */
+const FORMATS = (['hermes', 'qwen3_coder', 'llama3_json'] as const).slice(0, isFull ? 3 : 1);
 /** Returns the token with which a tool call starts in this format. */
 const opens = (format: CallFormat) => tokenizer.encode(format === 'llama3_json' ? '{' : '<tool_call>')[0];
 const TOOLS: Tool[] = [
