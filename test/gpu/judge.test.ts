@@ -17,7 +17,7 @@ import type { ScoredSample, SyncTask } from '../../src/tasks/task.ts';
 import { createDeviceEngine, createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
-import { tinyConfig } from './tinyModel.ts';
+import { chatConfig } from './tinySpec.ts';
 import { workerAt } from '../stub.ts';
 import { scored } from '../samples.ts';
 
@@ -44,7 +44,7 @@ const configOf = (more: object = {}) =>
   });
 
 const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = GSM8K_TOKENIZER;
-const model = { ...tinyConfig, vocabSize: 512 };
+const model = chatConfig;
 const START = initWeights(model, 3);
 
 vi.setConfig({ testTimeout: 240_000 });

@@ -6,13 +6,13 @@ import { GSM8K_TOKENIZER } from '../gsm8kTokenizer.ts';
 import type { EngineSpec } from '../../src/workers/engineSpec.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';
 import { createDeviceEngine, engineSizes } from '../../src/workers/localEngine.ts';
-import { tinyConfig } from './tinyModel.ts';
+import { chatConfig } from './tinySpec.ts';
 import { workerAt } from '../stub.ts';
 
 const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = GSM8K_TOKENIZER;
 
 export function learnerSpec(more: Partial<EngineSpec> = {}): EngineSpec {
-  const model = { ...tinyConfig, vocabSize: 512, initializerRange: 0.1 };
+  const model = { ...chatConfig, initializerRange: 0.1 };
   const weights = initWeights(model, 9);
   return { ...engineSizes(config), config: model, weights, tokenizerJson, tokenizerConfigJson, ...more };
 }

@@ -88,7 +88,7 @@ test.each(FORMATS)(
   (format) =>
     withGpu(async () => {
       const gpu = await testGpu();
-      const engine = new WgslRolloutEngine(gpu, tinyModel(gpu, { vocabSize: V }), sizes, {
+      const engine = new WgslRolloutEngine(gpu, tinyModel(gpu, { vocabSize: V, numHiddenLayers: 1 }), sizes, {
         vocabulary: () => vocabulary,
       });
       const free = (s: number) => request(s, format, { toolCalls: [], logitBias: [] });
@@ -109,7 +109,7 @@ test.each(FORMATS)(
 test('a turn of an untrained model that must be a call or JSON is one, and stops', () =>
   withGpu(async () => {
     const gpu = await testGpu();
-    const engine = new WgslRolloutEngine(gpu, tinyModel(gpu, { vocabSize: V }), sizes, {
+    const engine = new WgslRolloutEngine(gpu, tinyModel(gpu, { vocabSize: V, numHiddenLayers: 1 }), sizes, {
       vocabulary: () => vocabulary,
     });
     const jsonSchema = { type: 'object', properties: { answer: { type: 'integer' } }, required: ['answer'] };
@@ -132,7 +132,7 @@ test.each(FORMATS)(
   (format) =>
     withGpu(async () => {
       const gpu = await testGpu();
-      const model = tinyModel(gpu, { vocabSize: V });
+      const model = tinyModel(gpu, { vocabSize: V, numHiddenLayers: 1 });
       const engine = new WgslRolloutEngine(gpu, model, sizes, { vocabulary: () => vocabulary });
       const trainer = new WgslEngine(gpu, model, 1024);
       const temperature = 0.9;
@@ -168,7 +168,7 @@ test.each(FORMATS)(
 test('guesses are checked in calls, too: the same tokens, log-probs and masses in fewer read-backs', () =>
   withGpu(async () => {
     const gpu = await testGpu();
-    const model = tinyModel(gpu, { vocabSize: V });
+    const model = tinyModel(gpu, { vocabSize: V, numHiddenLayers: 1 });
     const speculative = { maxDraftTokens: 8, minNgram: 2, history: 8, adapt: false };
     const engineOf = (more: object) =>
       new WgslRolloutEngine(gpu, model, { ...sizes, verifyRows: 64 }, { vocabulary: () => vocabulary, ...more });

@@ -24,7 +24,7 @@ import { createDeviceEngine, createLocalEngine, engineSizes, type LocalEngine } 
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { writeGenerator } from '../onnxModels.ts';
 import { isFull } from './full.ts';
-import { tinyConfig } from './tinyModel.ts';
+import { chatConfig } from './tinySpec.ts';
 import { workerAt } from '../stub.ts';
 import { scored } from '../samples.ts';
 
@@ -33,10 +33,10 @@ vi.setConfig({ testTimeout: 240_000 });
 const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = GSM8K_TOKENIZER;
 const tokenizer = new ChatTokenizer(tokenizerJson, tokenizerConfigJson);
 const FILES = { tokenizerJson, tokenizerConfigJson };
-const MODEL = { ...tinyConfig, vocabSize: 512, headDim: 16, maxPositionEmbeddings: 256 };
+const MODEL = { ...chatConfig, headDim: 16, maxPositionEmbeddings: 256 };
 const START = initWeights(MODEL, 3);
 /** A judge model whose sizes differ from the policy's. */
-const OTHER = { ...MODEL, hiddenSize: 24, numHiddenLayers: 1 };
+const OTHER = { ...MODEL, hiddenSize: 24, numHiddenLayers: 2 };
 const OTHER_WEIGHTS = initWeights(OTHER, 9);
 
 /** Criteria with choices of one token and of several, a scale whose replies share prefixes, and a negative weight. */

@@ -6,7 +6,8 @@ import { GSM8K_TOKENIZER } from '../gsm8kTokenizer.ts';
 import { engineSizes } from '../../src/workers/engineSpec.ts';
 import { tinyConfig } from './tinyModel.ts';
 
-export const chatConfig: ModelConfig = { ...tinyConfig, vocabSize: 512 };
+/** Its one layer is enough for tests of what happens around the model. */
+export const chatConfig: ModelConfig = { ...tinyConfig, vocabSize: 512, numHiddenLayers: 1 };
 
 export function tinySpec(config: TrainConfig, model = chatConfig, seed = 3) {
   const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = GSM8K_TOKENIZER;

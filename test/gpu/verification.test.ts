@@ -37,7 +37,7 @@ afterAll(() => engine.destroy());
 /** Weights by version. There is only one model, so it loads them in turn. */
 const weights: TensorMap[] = [];
 
-const groups = (numbers = 4) =>
+const groups = (numbers = 3) =>
   Array.from({ length: numbers }, (_, number) => ({
     uid: `g${number}`,
     number,
@@ -60,7 +60,7 @@ const verifierOf = (more: object = {}) =>
     ...more,
   });
 
-async function samplesBy(rollout: TurnEngine, numbers = 4): Promise<ClaimedSample[]> {
+async function samplesBy(rollout: TurnEngine, numbers = 3): Promise<ClaimedSample[]> {
   const options = generateOptions({ config, engine: { rollout, tokenizer: engine.tokenizer }, task }, STEP, n);
   const problems = groups(numbers).map(({ problem }) => problem);
   const { samples } = await generateSamples(problems, { ...options, globalStep: STEP });
