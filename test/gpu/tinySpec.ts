@@ -6,7 +6,7 @@ import { GSM8K_TOKENIZER } from '../gsm8kTokenizer.ts';
 import { engineSizes } from '../../src/workers/engineSpec.ts';
 import { tinyConfig } from './tinyModel.ts';
 
-/** Its one layer is enough for tests of what happens around the model. */
+/** A model of one layer, which is enough for tests of what happens around a model. */
 export const chatConfig: ModelConfig = { ...tinyConfig, vocabSize: 512, numHiddenLayers: 1 };
 
 export function tinySpec(config: TrainConfig, model = chatConfig, seed = 3) {
