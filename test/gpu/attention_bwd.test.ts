@@ -21,11 +21,7 @@ describe('attention_bwd_q and attention_bwd_kv', () => {
 for (const D of PRINTED_HEAD_DIMS)
   // `block1` is for decoding only.
   for (const form of attentionForms(adapter, D).filter((form) => form !== 'block1' && isTested(form, D)))
-    describe(
-      `attention_bwd_q and attention_bwd_kv, ${form}, head dim ${D}`,
-      { timeout: D > 64 ? WIDE_TIMEOUT : 120_000 },
-      () => {
-        testAttentionBwd(attentionCases(D), form);
-        testAttentionBwdFold(D, form);
-      },
-    );
+    describe(`attention_bwd_q and attention_bwd_kv, ${form}, head dim ${D}`, { timeout: WIDE_TIMEOUT }, () => {
+      testAttentionBwd(attentionCases(D), form);
+      testAttentionBwdFold(D, form);
+    });

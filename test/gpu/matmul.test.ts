@@ -22,7 +22,8 @@ const isTried = (variant: MatmulVariant) =>
   runsOn(adapter, variant) && (isFull || !('document' in globalThis) || IN_CHROMIUM.includes(variant));
 
 for (const variant of namesOf(MATMUL_TILES))
-  describe.skipIf(!isTried(variant))(`matmul_${variant}`, () => testMatmulVariant(variant));
+  // lavapipe takes half a minute of processor time to compile SwiftShader's tiles, and minutes on a busy machine.
+  describe.skipIf(!isTried(variant))(`matmul_${variant}`, { timeout: 240_000 }, () => testMatmulVariant(variant));
 
 const posingAs = (summary: Partial<Gpu['adapter']>) =>
   ({ adapter: { ...adapter.adapter, ...summary }, isCompiling: () => false }) as Pick<
