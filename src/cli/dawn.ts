@@ -109,15 +109,19 @@ export async function adapterMemory(): Promise<number> {
   return summaryOf(info, features).isSoftware ? totalmem() : Infinity;
 }
 
-const REST_MS = 0.2;
+/** Milliseconds of the first rests of a wait, and of all later ones at most. */
+const REST_MS = { first: 0.2, most: 1 };
 
 /**
  * Makes this thread sleep between Dawn's polls. While a buffer is being mapped, Dawn's Node binding polls on this thread without a pause,
- * and so takes a core from a software adapter. Timers and other work of the event loop still run between two polls.
+ * and so takes a core from a software adapter. Timers and other work of the event loop still run between two polls. The longer a wait has
+ * lasted, the longer the thread sleeps, but never more than a quarter of the wait.
  */
 function restWhileWaiting(): void {
   const cell = new Int32Array(new SharedArrayBuffer(4));
-  const loop = restLoop(() => Atomics.wait(cell, 0, 0, REST_MS));
+  const loop = restLoop((turns) => {
+    Atomics.wait(cell, 0, 0, Math.min(REST_MS.first * (1 + Math.floor(turns / 8)), REST_MS.most));
+  });
   const prototype = GPUBuffer.prototype;
   const mapAsync = prototype.mapAsync;
   prototype.mapAsync = function (this: GPUBuffer, ...args: Parameters<typeof mapAsync>) {
@@ -129,19 +133,21 @@ function restWhileWaiting(): void {
 /**
  * Calls `rest`, in which the thread sleeps, once per turn of the event loop while any work is in flight. All work in flight shares one
  * loop: a training step requests its next result before the loop sees that the last one has arrived, so with a loop per request the thread
- * would sleep several times per turn.
+ * would sleep several times per turn. `rest` gets the number of turns since the last request.
  */
-export function restLoop(rest: () => void): { begin: () => void; end: () => void } {
+export function restLoop(rest: (turns: number) => void): { begin: () => void; end: () => void } {
   let waiting = 0;
   let running = false;
+  let turns = 0;
   const turn = () => {
     running = waiting > 0;
     if (!running) return;
-    rest();
+    rest(turns++);
     setImmediate(turn);
   };
   const begin = () => {
     waiting++;
+    turns = 0;
     if (!running) setImmediate(turn);
     running = true;
   };

@@ -33,11 +33,17 @@ export interface Tuning {
   seconds: number;
 }
 
-/** Times every tile once. Times the fast ones again until `budgetS` seconds are over, so that a short disturbance does not decide. */
+/**
+ * Times every tile once, except tiles in workgroup memory on a software adapter, which compile for seconds and are slow there. Times the
+ * fast ones again until `budgetS` seconds are over, so that a short disturbance does not decide.
+ */
 export async function tuneMatmul(gpu: Gpu, budgetS = 1): Promise<Tuning> {
-  const tiles = namesOf(MATMUL_TILES).filter((tile) => runsOn(gpu, tile));
+  const { isSoftware } = gpu.adapter;
+  const tiles = namesOf(MATMUL_TILES).filter(
+    (tile) => runsOn(gpu, tile) && !(isSoftware && 'depth' in MATMUL_TILES[tile]),
+  );
   await Promise.all(tiles.map((tile) => gpu.prepare(matmulKernel(tile))));
-  const [n, k] = gpu.adapter.isSoftware ? [384, 128] : [TIMED_COLUMNS, 1024];
+  const [n, k] = isSoftware ? [384, 128] : [TIMED_COLUMNS, 1024];
   const started = performance.now();
   const spent = () => (performance.now() - started) / 1000;
   const stopwatch = await startWatch(gpu);

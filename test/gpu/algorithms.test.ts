@@ -6,9 +6,8 @@ import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { initWeights } from '../../src/model/params.ts';
 import type { Reward, ScoredSample, SyncTask, Task } from '../../src/tasks/task.ts';
 import { createLocalEngine, type LocalEngine } from '../../src/workers/localEngine.ts';
-import { tinyConfig } from './tinyModel.ts';
 import type { ModelEngine } from '../../src/model/engine.ts';
-import { tinySpec } from './tinySpec.ts';
+import { chatConfig, tinySpec } from './tinySpec.ts';
 
 /** The task rewards a property that differs between samples, so that rewards within each group differ. */
 const task: SyncTask = {
@@ -39,7 +38,7 @@ beforeAll(async () => {
 });
 
 /** Initial weights of every run, so that runs can be compared. */
-const START = initWeights({ ...tinyConfig, vocabSize: 512 }, 3);
+const START = initWeights(chatConfig, 3);
 
 async function restart(): Promise<void> {
   await engine.model.importWeights(START);

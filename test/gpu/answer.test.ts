@@ -13,8 +13,7 @@ import type { Message } from '../../src/tasks/task.ts';
 import { answerSizes } from '../../src/workers/engineSpec.ts';
 import { createLocalEngine } from '../../src/workers/localEngine.ts';
 import { readShipped } from './readFixture.ts';
-import { tinyConfig } from './tinyModel.ts';
-import { tinySpec } from './tinySpec.ts';
+import { chatConfig, tinySpec } from './tinySpec.ts';
 
 const task = gsm8kToolTask();
 const config = resolveTrainConfig({
@@ -109,9 +108,9 @@ async function train(hear: (weights: () => Promise<TensorMap>) => Promise<void>)
     data: { trainBatchSize: 4, maxResponseLength: 24, maxPromptLength: 64, valMaxSamples: 8 },
     rollout: { n: 4, maxNumSeqs: 7 },
     actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 256 },
-    trainer: { totalTrainingSteps: 2, testFreq: 2 },
+    trainer: { totalTrainingSteps: 1, testFreq: 1 },
   });
-  const model = { ...tinyConfig, vocabSize: 512, maxPositionEmbeddings: 128 };
+  const model = { ...chatConfig, maxPositionEmbeddings: 128 };
   const trained = await createLocalEngine(tinySpec(small, model, 9));
   const reward: typeof task.reward = ({ response }) => ({ score: response.length % 7, acc: response.length % 2 });
   const hearing: Promise<void>[] = [];

@@ -3,12 +3,12 @@ import type { ModelEngine, TensorMap, TrainLoss } from '../../src/model/engine.t
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
 import type { GenerateRequest, Generation, RolloutEngine } from '../../src/rollout/types.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
+import { gsm8kTokenizer } from '../gsm8kTokenizer.ts';
 import type { EngineSpec } from '../../src/workers/engineSpec.ts';
 import { recipeSpec } from '../recipeSpec.ts';
 import { loraOf, tinyConfig } from './tinyModel.ts';
 
-const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer(512);
+const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = gsm8kTokenizer;
 /** All sizes are multiples of 8, so that matrix products read packed weights directly. */
 export const config = { ...tinyConfig, vocabSize: 512, hiddenSize: 32, headDim: 8, intermediateSize: 40 };
 
@@ -54,7 +54,7 @@ export async function train(model: ModelEngine, updates: number): Promise<unknow
 const PROMPTS = [Uint32Array.of(9, 8, 7), Uint32Array.of(1, 2, 3, 4, 5, 6)];
 let asked = 0;
 
-export function request(s: number, maxNewTokens = 30): GenerateRequest {
+export function request(s: number, maxNewTokens = 16): GenerateRequest {
   const contextIds = PROMPTS[s % 2];
   return {
     requestId: `${asked++}`,

@@ -3,13 +3,7 @@ import { Gpu } from '../../src/gpu/device.ts';
 import { DeviceLostError, GpuError, OutOfMemoryError } from '../../src/errors.ts';
 import { columnSum, columnSumKernel } from '../../src/gpu/ops/column_sum.ts';
 import { rmsnorm } from '../../src/gpu/ops/rmsnorm.ts';
-import { packGroups } from '../../src/model/packing.ts';
-import { WgslEngine } from '../../src/model/wgslEngine.ts';
-import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
-import { rng } from '../random.ts';
-import { isFull } from './full.ts';
 import { withGpu } from './gpu.ts';
-import { tinyConfig, tinyModel } from './tinyModel.ts';
 
 /** Creates a separate device, for a test that loses the device or lowers its limits. */
 async function own(options: { maxBytes?: number } = {}): Promise<Gpu> {
@@ -86,50 +80,6 @@ describe('recording', () => {
 });
 
 describe('memory', () => {
-  // The everyday tests run this in Chromium. In Node, steadyStep.test.ts counts the same over whole steps of the trainer.
-  const isSeen = isFull || 'document' in globalThis;
-  test.runIf(isSeen)('a repeated training step and rollout create no buffer, pipeline or bind group', () =>
-    withGpu(async (gpu) => {
-      const model = tinyModel(gpu);
-      const trainer = new WgslEngine(gpu, model, 64);
-      const sizes = { maxNumSeqs: 4, slotCapacity: 16, maxPrompts: 2, maxPromptLength: 8, maxBatchedTokens: 24 };
-      const rollout = new WgslRolloutEngine(gpu, model, sizes);
-      const r = rng(3);
-      const prompt = Uint32Array.from({ length: 6 }, () => Math.floor(r.uniform() * tinyConfig.vocabSize));
-      const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 10, stopTokenIds: [] };
-      const step = async (id: number) => {
-        const requests = [0, 1, 2].map((s) => `${id}.${s}`);
-        const generations = await Promise.all(
-          requests.map((requestId, s) =>
-            rollout.generate({ requestId, contextIds: prompt, promptLength: 6, key: [id, s], sampling }),
-          ),
-        );
-        requests.forEach((requestId) => rollout.release(requestId));
-        const samples = generations.map(({ tokenIds }) => ({
-          tokens: Uint32Array.from(tokenIds),
-          mask: new Uint8Array(tokenIds.length).fill(1),
-        }));
-        const [{ batch }] = packGroups([{ prompt, samples }], 64);
-        const weights = new Float32Array(batch.targets.length).fill(0.1);
-        await trainer.logProbs(batch, { temperature: 1 });
-        await trainer.forwardBackward(batch, { kind: 'nll', weights }, { temperature: 1 });
-        await trainer.optimizerStep({ lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 });
-        await rollout.resetCache();
-      };
-      for (const id of [1, 2]) await step(id);
-      const { buffers, bytes, pipelines, bindGroups, dispatches } = gpu.counters;
-      for (const id of [3, 4]) await step(id);
-      const after = gpu.counters;
-      expect([after.buffers, after.bytes, after.pipelines, after.bindGroups]).toEqual([
-        buffers,
-        bytes,
-        pipelines,
-        bindGroups,
-      ]);
-      expect(after.dispatches).toBeGreaterThan(dispatches + 100);
-    }),
-  );
-
   test('a buffer over the device limit is refused with both numbers', () =>
     withGpu((gpu) => {
       const { maxStorageBufferBindingSize, maxBufferSize } = gpu.device.limits;

@@ -14,9 +14,9 @@ import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { initWeights } from '../../src/model/params.ts';
 import type { Task } from '../../src/tasks/task.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
+import { gsm8kTokenizer } from '../gsm8kTokenizer.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
-import { tinyConfig } from './tinyModel.ts';
+import { chatConfig } from './tinySpec.ts';
 
 const [LOW, HIGH, DUAL] = [0.2, 0.28, 3];
 /** Each problem is one mini-batch. The learning rate is so large that the second mini-batch is off policy beyond the clip. */
@@ -45,8 +45,8 @@ const task: Task = {
   reward: ({ response, problem }) => ({ score: Number(problem.id.slice(1)) % 3 === 1 ? 1 : response.length, acc: 0 }),
 };
 
-const model = { ...tinyConfig, vocabSize: 512 };
-const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
+const model = chatConfig;
+const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = gsm8kTokenizer;
 const files = { config: model, tokenizerJson, tokenizerConfigJson };
 let engine: LocalEngine;
 let moments: TensorMap;

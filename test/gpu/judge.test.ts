@@ -10,14 +10,14 @@ import { engineCompletion } from '../../src/extensions/rewards/modelRewards.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
+import { gsm8kTokenizer } from '../gsm8kTokenizer.ts';
 import { judgeScorer } from '../../src/extensions/rewards/modelReward.ts';
 import { fillJudgePrompt } from '../../src/tasks/rewards/judgePrompt.ts';
 import type { ScoredSample, SyncTask } from '../../src/tasks/task.ts';
 import { createDeviceEngine, createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
-import { tinyConfig } from './tinyModel.ts';
+import { chatConfig } from './tinySpec.ts';
 import { workerAt } from '../stub.ts';
 import { scored } from '../samples.ts';
 
@@ -43,8 +43,8 @@ const configOf = (more: object = {}) =>
     trainer: { totalTrainingSteps: 2 },
   });
 
-const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
-const model = { ...tinyConfig, vocabSize: 512 };
+const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = gsm8kTokenizer;
+const model = chatConfig;
 const START = initWeights(model, 3);
 
 vi.setConfig({ testTimeout: 240_000 });
@@ -81,9 +81,10 @@ test.each([
   const seen: number[] = [];
   for (let step = 0; step < 2; step++) {
     const { samples } = await trainer.step();
-    for (const { reward, trajectory, ...sample } of samples) {
+    const scores = await Promise.all(samples.map((sample) => score(scoredOf(sample))));
+    for (const [s, { reward, trajectory }] of samples.entries()) {
       const judged = reward.extra!['judge'] as number;
-      expect(judged).toBe(await score(scoredOf({ reward, trajectory, ...sample })));
+      expect(judged).toBe(scores[s]);
       expect(reward.score).toBeCloseTo(2 * (trajectory.responseIds.length % 5) + 0.5 * judged, 6);
       seen.push(judged);
     }

@@ -4,9 +4,10 @@
  */
 import { appendFileSync, existsSync, writeFileSync } from 'node:fs';
 import { printedKernels } from '../printedKernels.ts';
+import { isFull } from './full.ts';
 
-/** Head dims of common models, whose attention kernels are listed. A kernel can be generated for any multiple of 4. */
-const HEAD_DIMS = [16, 24, 32, 64, 128];
+/** Head dims of common models, whose attention kernels are listed. A kernel can be generated for any multiple of 4; 32 and 128 are tested in --full. */
+const HEAD_DIMS = [16, 24, 64, ...(isFull ? [32, 128] : [])];
 
 const names = new Set<string>();
 const seen = new WeakSet<GPUComputePipeline>();

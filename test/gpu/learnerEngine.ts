@@ -2,17 +2,17 @@
 import * as Comlink from 'comlink';
 import { config } from '../../examples/grpo-loop.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
+import { gsm8kTokenizer } from '../gsm8kTokenizer.ts';
 import type { EngineSpec } from '../../src/workers/engineSpec.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';
 import { createDeviceEngine, engineSizes } from '../../src/workers/localEngine.ts';
-import { tinyConfig } from './tinyModel.ts';
+import { chatConfig } from './tinySpec.ts';
 import { workerAt } from '../stub.ts';
 
-const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
+const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = gsm8kTokenizer;
 
 export function learnerSpec(more: Partial<EngineSpec> = {}): EngineSpec {
-  const model = { ...tinyConfig, vocabSize: 512, initializerRange: 0.1 };
+  const model = { ...chatConfig, initializerRange: 0.1 };
   const weights = initWeights(model, 9);
   return { ...engineSizes(config), config: model, weights, tokenizerJson, tokenizerConfigJson, ...more };
 }

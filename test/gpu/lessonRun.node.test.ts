@@ -1,5 +1,5 @@
 /**
- * Runs live parts of lessons on the GPU: group A of lesson 1, two steps of the loops of lessons 3 and 5, and all of the appendix. On
+ * Runs live parts of lessons on the GPU: group A of lesson 1, steps of the loops of lessons 3 (one every day) and 5, and all of the appendix. On
  * SwiftShader the results must equal the recorded ones.
  */
 
@@ -57,10 +57,11 @@ test('the loop of lesson 3 trains on the GPU as it was recorded', { timeout: 240
     ...(await readCheckpoint('checkpoints/reverse-text')),
   });
   const steps: ShownStep[] = [];
-  await train({ engine, show: (step) => steps.push(step), steps: 2 });
+  await train({ engine, show: (step) => steps.push(step), steps: isFull ? 2 : 1 });
   engine.destroy();
   const means = steps.map(({ rewards }) => Number((rewards.reduce((a, b) => a + b) / 256).toPrecision(4)));
-  if (onSwiftShader) expect(means).toEqual(RECORDED.runs[0].reward.slice(0, 2));
+  if (onSwiftShader) expect(means).toEqual(RECORDED.runs[0].reward.slice(0, means.length));
+  expect(steps.length).toBeGreaterThan(0);
   for (const { gradNorm, metrics } of steps) {
     expect(gradNorm).toBeGreaterThan(0);
     expect(metrics['actor/pg_loss']).toBeCloseTo(0, 4);

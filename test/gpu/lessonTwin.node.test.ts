@@ -7,7 +7,7 @@ import { train } from '../../demo/lessons/7-faults/twin.js';
 
 const SMALL = [
   ...['trainer.totalTrainingSteps=1', 'trainer.testFreq=0', 'trainer.valBeforeTrain=false', 'data.valMaxSamples=1'],
-  ...['data.trainBatchSize=4', 'actor.ppoMiniBatchSize=4', 'rollout.n=4'],
+  ...['data.trainBatchSize=2', 'actor.ppoMiniBatchSize=2', 'rollout.n=4'],
 ];
 
 async function firstStep(fault: string): Promise<{ metrics: Metrics; samples: Sample[] }> {

@@ -7,12 +7,12 @@ import { initWeights } from '../../src/model/params.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
 import { parseHermes } from '../../src/rollout/tools/parser.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
+import { gsm8kTokenizer } from '../gsm8kTokenizer.ts';
 import { mcpTools } from '../../src/extensions/mcp/index.ts';
 import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
 
-const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
+const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = gsm8kTokenizer;
 const OPEN = new ChatTokenizer(tokenizerJson, tokenizerConfigJson).encode('<tool_call>')[0];
 
 registerAgentLoop('begins_calls', async (sample) => {

@@ -26,7 +26,6 @@ const config = {
   ...tinyConfig,
   vocabSize: 300,
   hiddenSize: 64,
-  headDim: 16,
   intermediateSize: 192,
   numHiddenLayers: 3,
 };

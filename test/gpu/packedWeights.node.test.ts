@@ -166,7 +166,7 @@ describe('packed by the file that they are from', () => {
   });
 });
 
-const big = { ...config, vocabSize: 2000, hiddenSize: 128, headDim: 32, intermediateSize: 384, numHiddenLayers: 4 };
+const big = { ...config, vocabSize: 1000, hiddenSize: 64, headDim: 8, intermediateSize: 192 };
 const spec: DeviceSpec = {
   engine: 'wgsl',
   config: big,

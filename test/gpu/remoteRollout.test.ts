@@ -4,14 +4,14 @@ import { expect, test } from 'vitest';
 import { parseModelConfig } from '../../src/model/config.ts';
 import { initWeights } from '../../src/model/params.ts';
 import type { GenerateRequest, RolloutEngine, SamplingParams } from '../../src/rollout/types.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
+import { gsm8kTokenizer } from '../gsm8kTokenizer.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';
 import { createDeviceEngine, createLocalEngine } from '../../src/workers/localEngine.ts';
 import type { EngineSpec } from '../../src/workers/engineSpec.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { workerAt } from '../stub.ts';
 
-const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer(512);
+const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = gsm8kTokenizer;
 const config = parseModelConfig({
   architectures: ['LlamaForCausalLM'],
   vocab_size: 512,

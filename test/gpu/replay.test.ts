@@ -19,8 +19,7 @@ import {
 } from '../../src/extensions/verify/reference/model.ts';
 import type { Task } from '../../src/tasks/task.ts';
 import { createLocalEngine, type LocalEngine } from '../../src/workers/localEngine.ts';
-import { tinyConfig } from './tinyModel.ts';
-import { tinySpec } from './tinySpec.ts';
+import { chatConfig, tinySpec } from './tinySpec.ts';
 
 const configOf = (algorithm: object, actor: object = {}) =>
   resolveTrainConfig({
@@ -51,7 +50,7 @@ const task: Task = {
   }),
 };
 
-const model = { ...tinyConfig, vocabSize: 512 };
+const model = chatConfig;
 let engine: LocalEngine;
 /** The stored step 2, its logged metrics, and the weights before and after its update. */
 let [kept, metrics, before, after]: [KeptStep, Metrics, TensorMap, TensorMap] = [undefined!, {}, new Map(), new Map()];

@@ -8,7 +8,7 @@ import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
+import { gsm8kTokenizer } from '../gsm8kTokenizer.ts';
 import type { ScoredSample, SyncTask } from '../../src/tasks/task.ts';
 import { openGenerator } from '../../src/extensions/rewards/transformersModels.ts';
 import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts';
@@ -21,7 +21,7 @@ const task: SyncTask = {
   heldOut: (count) => Array.from({ length: count }, (_, i) => task.train(1000 + i, 1)),
   reward: ({ responseTokens }: ScoredSample) => ({ score: responseTokens % 5, acc: 0 }),
 };
-const FILES = buildGsm8kTokenizer();
+const FILES = gsm8kTokenizer;
 const tokenizer = new ChatTokenizer(FILES.tokenizer, FILES.config);
 const folder = () => mkdtempSync(join(tmpdir(), 'webgrpo-reward-'));
 

@@ -7,12 +7,12 @@ import type { AgentLimits } from '../../src/rollout/agent/types.ts';
 import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import type { SamplingParams, StopReason } from '../../src/rollout/types.ts';
 import { trainProblem } from '../../src/tasks/gsm8k/task.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
+import { gsm8kTokenizer } from '../gsm8kTokenizer.ts';
 import { defineTool, type ToolOutput } from '../../src/tasks/tool.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { tinyModel } from './tinyModel.ts';
 
-const files = buildGsm8kTokenizer();
+const files = gsm8kTokenizer;
 const tokenizer = new ChatTokenizer(files.tokenizer, files.config);
 const V = tokenizer.vocabSize;
 const [TAG] = tokenizer.encode('<tool_call>');
@@ -95,9 +95,9 @@ test(
         Promise.all(Array.from({ length: count }, (_, i) => sample(from + i)));
       await samples(0, 12); // allocates everything that is allocated once
       const { buffers, bytes } = gpu.counters;
-      const trajectories = await samples(12, 36);
+      const trajectories = await samples(12, 20);
       onCall = () => controller.abort();
-      trajectories.push(...(await samples(48, 16)));
+      trajectories.push(...(await samples(48, 10)));
       expect(gpu.counters).toMatchObject({ buffers, bytes });
       expect([...called].sort()).toEqual(Object.keys(FAULTS).sort());
       const reasons = new Set<StopReason>();

@@ -10,18 +10,20 @@ import { CallGuide } from '../../src/extensions/constrained/guide.ts';
 import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { TOOL_PARSERS } from '../../src/rollout/tools/parser.ts';
 import type { CallFormat, GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
+import { gsm8kTokenizer } from '../gsm8kTokenizer.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
+import { isFull } from './full.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { SIZES } from './rolloutCases.ts';
 import { tinyModel } from './tinyModel.ts';
 import { anyNumber } from '../stub.ts';
 
-const files = buildGsm8kTokenizer();
+const files = gsm8kTokenizer;
 const tokenizer = new ChatTokenizer(files.tokenizer, files.config);
 const vocabulary = vocabularyOf(files.tokenizer);
 const V = tokenizer.vocabSize;
-const FORMATS = ['hermes', 'qwen3_coder', 'llama3_json'] as const;
+/** test/unit/callGuide.test.ts draws calls of every format, every day. */
+const FORMATS = (['hermes', 'qwen3_coder', 'llama3_json'] as const).slice(0, isFull ? 3 : 1);
 /** Returns the token with which a tool call starts in this format. */
 const opens = (format: CallFormat) => tokenizer.encode(format === 'llama3_json' ? '{' : '<tool_call>')[0];
 const TOOLS: Tool[] = [
@@ -86,7 +88,7 @@ test.each(FORMATS)(
   (format) =>
     withGpu(async () => {
       const gpu = await testGpu();
-      const engine = new WgslRolloutEngine(gpu, tinyModel(gpu, { vocabSize: V }), sizes, {
+      const engine = new WgslRolloutEngine(gpu, tinyModel(gpu, { vocabSize: V, numHiddenLayers: 1 }), sizes, {
         vocabulary: () => vocabulary,
       });
       const free = (s: number) => request(s, format, { toolCalls: [], logitBias: [] });
@@ -107,7 +109,7 @@ test.each(FORMATS)(
 test('a turn of an untrained model that must be a call or JSON is one, and stops', () =>
   withGpu(async () => {
     const gpu = await testGpu();
-    const engine = new WgslRolloutEngine(gpu, tinyModel(gpu, { vocabSize: V }), sizes, {
+    const engine = new WgslRolloutEngine(gpu, tinyModel(gpu, { vocabSize: V, numHiddenLayers: 1 }), sizes, {
       vocabulary: () => vocabulary,
     });
     const jsonSchema = { type: 'object', properties: { answer: { type: 'integer' } }, required: ['answer'] };
@@ -130,7 +132,7 @@ test.each(FORMATS)(
   (format) =>
     withGpu(async () => {
       const gpu = await testGpu();
-      const model = tinyModel(gpu, { vocabSize: V });
+      const model = tinyModel(gpu, { vocabSize: V, numHiddenLayers: 1 });
       const engine = new WgslRolloutEngine(gpu, model, sizes, { vocabulary: () => vocabulary });
       const trainer = new WgslEngine(gpu, model, 1024);
       const temperature = 0.9;
@@ -166,7 +168,7 @@ test.each(FORMATS)(
 test('guesses are checked in calls, too: the same tokens, log-probs and masses in fewer read-backs', () =>
   withGpu(async () => {
     const gpu = await testGpu();
-    const model = tinyModel(gpu, { vocabSize: V });
+    const model = tinyModel(gpu, { vocabSize: V, numHiddenLayers: 1 });
     const speculative = { maxDraftTokens: 8, minNgram: 2, history: 8, adapt: false };
     const engineOf = (more: object) =>
       new WgslRolloutEngine(gpu, model, { ...sizes, verifyRows: 64 }, { vocabulary: () => vocabulary, ...more });

@@ -1,6 +1,6 @@
 /**
- * Tests `webgrpo room` and `webgrpo join` on the real engine, as users start them, over TLS. In --full the room is killed during the run
- * and resumed, and there are also LoRA on an existing NATS server, and `webgrpo train` with two devices; there each training must equal that
+ * Tests `webgrpo room` and `webgrpo join` on the real engine, as users start them, over TLS. Every day the room runs in the process of the
+ * tests, which has compiled its kernels. In --full it is a process that is killed during the run and resumed, and there are also LoRA on an existing NATS server, and `webgrpo train` with two devices; there each training must equal that
  * of one device alone, bit for bit. test/unit/roomCommand.test.ts checks both every day on a scripted engine, and signals and messages.
  */
 
@@ -18,12 +18,14 @@ import { connectInNode } from '../../src/cli/room/openRoom.ts';
 import { authentication } from '../../src/extensions/rooms/connect.ts';
 import { WEIGHTS_BUCKET } from '../../src/extensions/rooms/names.ts';
 import { hasNatsServer, runningServer, selfSigned } from '../natsServer.ts';
-import { metricsIn } from '../commandLine.ts';
+import { metricsIn, RunningCommand } from '../commandLine.ts';
+import { isFull } from './full.ts';
 
 const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-room-command-'));
 const recipe = 'configs/gsm8k-tool.yaml';
 const SETTINGS = [
-  ...['data.trainBatchSize=4', 'actor.ppoMiniBatchSize=4', 'rollout.n=2', 'rollout.maxNumSeqs=4'],
+  ...[`data.trainBatchSize=${isFull ? 4 : 2}`, `actor.ppoMiniBatchSize=${isFull ? 4 : 2}`],
+  ...['rollout.n=2', 'rollout.maxNumSeqs=4'],
   ...['data.valMaxSamples=1', 'trainer.valBeforeTrain=false', 'trainer.testFreq=0', 'trainer.profile=false'],
   ...['trainer.kernelTuning=off', `trainer.defaultLocalDir=${defaultLocalDir}`],
 ];
@@ -34,7 +36,6 @@ const MODE_A = [
   ...['trainer.pipeline=fully-async', 'asyncTraining.stalenessThreshold=0'],
   ...['asyncTraining.triggerParameterSyncStep=1', 'asyncTraining.onStale=wait'],
 ];
-const isFull = process.env['FULL_TESTS'] === '1';
 /** Milliseconds after which a test counts as hanging, also on a slow machine. */
 const HANG_MS = 150_000;
 
@@ -58,17 +59,30 @@ function start(args: string[], env: Record<string, string> = {}) {
   return started;
 }
 
+/** Starts a command in this process. */
+function startHere(args: string[]) {
+  const command = new RunningCommand(args);
+  return {
+    get said() {
+      return command.stdout + command.stderr;
+    },
+    ended: command.done.then(({ status }) => status),
+  };
+}
+
+type Said = Pick<ReturnType<typeof start>, 'said' | 'ended'>;
+
 const train = (name: string, ...overrides: string[]) =>
   start(['train', recipe, ...SETTINGS, `name=${name}`, ...overrides]);
 
 /** Waits for a condition. If the condition never holds, the error contains the output of the processes. */
-async function until(isSo: () => boolean, ...runs: ReturnType<typeof start>[]): Promise<void> {
+async function until(isSo: () => boolean, ...runs: Said[]): Promise<void> {
   const end = performance.now() + HANG_MS;
   while (!isSo() && performance.now() < end) await sleep(20);
   expect(isSo(), runs.map(({ said }) => said).join('\n\n')).toBe(true);
 }
 
-async function expectDone(run: ReturnType<typeof start>): Promise<void> {
+async function expectDone(run: Said): Promise<void> {
   expect(await run.ended, run.said).toBe(0);
 }
 
@@ -125,32 +139,42 @@ describe.runIf(hasNatsServer())('a room', { timeout: 4 * HANG_MS }, () => {
     const { cert, key } = selfSigned(folder);
     let port = '0'; // any free port
     const flags = ['--tls-cert', cert, '--tls-key', key, '--ack-wait-s', '3'];
-    const open = (...more: string[]) =>
-      start(['room', recipe, ...SETTINGS, ...TWO, 'name=room', ...more, ...flags, '--port', port]);
-    const invitation = async (room: ReturnType<typeof start>) => {
+    const words = () => [
+      'room',
+      recipe,
+      ...SETTINGS,
+      ...TWO,
+      'name=room',
+      'trainer.resumeMode=auto',
+      ...flags,
+      '--port',
+      port,
+    ];
+    const invitation = async (room: Said) => {
       await until(() => INVITATION.test(room.said), room);
       return INVITATION.exec(room.said)!.slice(1);
     };
     try {
       const alone = isFull ? train('alone', ...TWO, ...MODE_A) : undefined;
-      let room = open('trainer.resumeMode=auto');
+      const killed = isFull ? start(words()) : undefined;
+      let room: Said = killed ?? startHere(words());
       const [address, code] = await invitation(room);
       expect(address).toMatch(/^tls:\/\/127\.0\.0\.1:\d+$/);
       port = address.split(':')[2];
       const joining = ['join', address, '--code', code, '--name', 'stays', '--json'];
       const worker = start(joining, { NODE_EXTRA_CA_CERTS: cert });
-      if (isFull) {
+      if (killed) {
         await until(() => existsSync(inRun('room', 'checkpoints', 'step-1')), room, worker);
         // The room's controller is killed. Its NATS server and its worker survive, so the test itself must end the server.
-        room.child.kill('SIGKILL');
-        await room.ended;
+        killed.child.kill('SIGKILL');
+        await killed.ended;
         killIfThere(Number(readFileSync(inRun('room-room', 'nats.pid'), 'utf8')));
         expect(existsSync(inRun('room', 'checkpoints', 'step-2'))).toBe(false);
-        room = open('trainer.resumeMode=auto');
+        room = start(words());
         expect(await invitation(room)).toEqual([address, code]);
       }
       await expectDone(room);
-      if (isFull) expect(room.said).toMatch(/resumed from step [12]:/);
+      if (killed) expect(room.said).toMatch(/resumed from step [12]:/);
       await expectDone(worker);
       expectWhole('room', 2);
       if (!alone) return;

@@ -13,7 +13,7 @@ import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { referenceForward, toFloat64 } from '../../src/extensions/verify/reference/model.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
-import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
+import { gsm8kTokenizer } from '../gsm8kTokenizer.ts';
 import type { RubricInput } from '../../src/grpo/config/schema/reward.ts';
 import { parseRubric } from '../../src/extensions/rewards/rubric/parse.ts';
 import { rubricReward } from '../../src/extensions/rewards/rubric/reward.ts';
@@ -24,19 +24,19 @@ import { createDeviceEngine, createLocalEngine, engineSizes, type LocalEngine } 
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { writeGenerator } from '../onnxModels.ts';
 import { isFull } from './full.ts';
-import { tinyConfig } from './tinyModel.ts';
+import { chatConfig } from './tinySpec.ts';
 import { workerAt } from '../stub.ts';
 import { scored } from '../samples.ts';
 
 vi.setConfig({ testTimeout: 240_000 });
 
-const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
+const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = gsm8kTokenizer;
 const tokenizer = new ChatTokenizer(tokenizerJson, tokenizerConfigJson);
 const FILES = { tokenizerJson, tokenizerConfigJson };
-const MODEL = { ...tinyConfig, vocabSize: 512, headDim: 16, maxPositionEmbeddings: 256 };
+const MODEL = { ...chatConfig, headDim: 16, maxPositionEmbeddings: 256 };
 const START = initWeights(MODEL, 3);
 /** A judge model whose sizes differ from the policy's. */
-const OTHER = { ...MODEL, hiddenSize: 24, numHiddenLayers: 1 };
+const OTHER = { ...MODEL, hiddenSize: 24, numHiddenLayers: 2 };
 const OTHER_WEIGHTS = initWeights(OTHER, 9);
 
 /** Criteria with choices of one token and of several, a scale whose replies share prefixes, and a negative weight. */
@@ -136,9 +136,13 @@ beforeAll(() => {
 
 test.each([
   ['the reference', {}, {}, MODEL, START],
-  // judge.test.ts judges by the base under adapters every day.
-  ...(isFull ? ([['the base under adapters', {}, { model: { loraRank: 4 } }, MODEL, START]] as const) : []),
-  ['another checkpoint', { checkpoint: 'other' }, {}, OTHER, OTHER_WEIGHTS],
+  // Every day judge.test.ts judges by the base under adapters, and the test of a worker by another checkpoint.
+  ...(isFull
+    ? ([
+        ['the base under adapters', {}, { model: { loraRank: 4 } }, MODEL, START],
+        ['another checkpoint', { checkpoint: 'other' }, {}, OTHER, OTHER_WEIGHTS],
+      ] as const)
+    : []),
 ] as const)('%s decides as float64 does, and a step makes nothing new', async (_, judge, more, config, weights) => {
   const { engine, trainer } = await trainerOf(configOf(judge, more));
   expect(engine.judge).toBeUndefined();

@@ -123,7 +123,7 @@ test('rollout uses the old weights while buckets arrive, and the new ones from a
   const { train: trainer, other } = await pairOf();
   const slow = receiverOf(other, async (k, receive) => {
     await receive();
-    if (k % 4 === 0) during.push(drawn(await generate(other.rollout)));
+    if (k % 8 === 0) during.push(drawn(await generate(other.rollout)));
   });
   const during: unknown[] = [];
   const before = drawn(await generate(other.rollout));

@@ -21,9 +21,8 @@ import type { Task } from '../../src/tasks/task.ts';
 import { createLocalEngine, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { rng } from '../random.ts';
 import { isFull } from './full.ts';
-import { tinyConfig } from './tinyModel.ts';
 import { ENDED } from '../samples.ts';
-import { tinySpec } from './tinySpec.ts';
+import { chatConfig, tinySpec } from './tinySpec.ts';
 
 const PROMPTS = 7;
 const PER_PROMPT = 3;
@@ -39,7 +38,7 @@ const configOf = (algorithm: object, actor: object = {}, rollout: object = {}) =
     trainer: { totalTrainingSteps: 1 },
   });
 
-const model = { ...tinyConfig, vocabSize: 512 };
+const model = chatConfig;
 let engine: LocalEngine;
 beforeAll(async () => {
   engine = await createLocalEngine(tinySpec(configOf({}, { useKlLoss: true }), model));

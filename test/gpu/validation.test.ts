@@ -6,7 +6,7 @@ import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { RolloutStats } from '../../src/rollout/types.ts';
 import type { Task } from '../../src/tasks/task.ts';
 import { createLocalEngine, type LocalEngine } from '../../src/workers/localEngine.ts';
-import { tinySpec } from './tinySpec.ts';
+import { chatConfig, tinySpec } from './tinySpec.ts';
 
 const PROBLEMS = 30;
 
@@ -35,7 +35,7 @@ const task: Task = {
 
 let engine: LocalEngine;
 beforeAll(async () => {
-  engine = await createLocalEngine(tinySpec(configOf({})));
+  engine = await createLocalEngine(tinySpec(configOf({}), { ...chatConfig, numHiddenLayers: 2 }));
 });
 afterAll(() => engine.destroy());
 
