@@ -31,6 +31,18 @@ test('one rest per turn of the event loop while a result is awaited, however man
   expect(rests).toBe(0);
 });
 
+test('a rest is told how many turns have passed since the last request', async () => {
+  const told: number[] = [];
+  const loop = restLoop((passed) => told.push(passed));
+  loop.begin();
+  await turns(4);
+  loop.begin();
+  await turns(2);
+  expect(told).toEqual([0, 1, 2, 3, 0, 1]);
+  loop.end();
+  loop.end();
+});
+
 test.each(['VK_ICD_FILENAMES', 'VK_DRIVER_FILES'])(
   '%s of a file that cannot be read is named, among others too',
   (name) => {
