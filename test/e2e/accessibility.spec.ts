@@ -168,7 +168,7 @@ test('a term shows its explanation on hover and focus, and Escape closes it', as
 test.describe('touch', () => {
   test.use({ hasTouch: true, isMobile: true, viewport: { width: 390, height: 844 } });
 
-  test('a term shows its explanation, and touch targets are large enough', async ({ page }) => {
+  testInFull('a term shows its explanation, and touch targets are large enough', async ({ page }) => {
     await page.goto(address(TINY));
     await page.getByRole('button', { name: 'Start' }).tap();
     await expectState(page, 'done');

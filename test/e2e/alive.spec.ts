@@ -1,7 +1,7 @@
 /** Tests that the page shows progress from its first seconds, and that its statements about the end of a run are true. */
 
 import { expect, type Page } from '@playwright/test';
-import { expectPoints, expectState, expectStep, openPage, test, TINY } from './demo.ts';
+import { expectPoints, expectState, expectStep, openPage, test, testInFull, TINY } from './demo.ts';
 import { downloadedLines, untimed } from './savedLines.ts';
 
 const SMALL = { ...TINY, n: 4, lr: 1e-3, 'data.maxResponseLength': 64, 'data.valMaxSamples': 40 };
@@ -87,7 +87,7 @@ test('after Stop the final weights are evaluated, with a count; a second Stop sk
   await expectPoints(page, 'pass', 0);
 });
 
-test('a GPU that is lost while the page is idle is not used for training', async ({ page, engine }) => {
+testInFull('a GPU that is lost while the page is idle is not used for training', async ({ page, engine }) => {
   const lose = async () => {
     const [worker] = page.workers();
     await worker.evaluate('scriptedEngine.lose()');

@@ -37,7 +37,7 @@ test('an example that arrives late does not replace typed text', async ({ page }
   await expect(box(page)).toHaveValue(/^What is \d+ \+ \d+/);
 });
 
-test('another task replaces the example of the one before, and leaves typed text alone', async ({ page }) => {
+testInFull('another task replaces the example of the one before, and leaves typed text alone', async ({ page }) => {
   await openPage(page, TINY);
   await expect(box(page)).toHaveValue(/ \d+ /);
   await page.getByRole('radio', { name: /^Backwards/ }).check();

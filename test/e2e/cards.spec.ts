@@ -71,31 +71,32 @@ test('"Your model" without a model starts nothing, and the address reopens that 
   await expect(page).toHaveURL(/\/\??$/);
 });
 
-test('a card whose recipe cannot be loaded is not left marked; of two cards, the one chosen last is opened', async ({
-  page,
-}) => {
-  await page.route('**/countdown*.yaml', (route) => route.fulfill({ status: 503 }));
-  await openPage(page);
-  await page.getByRole('radio', { name: /^Countdown/ }).click();
-  await expect(page.locator('.notice.error')).toContainText('countdown could not be loaded');
-  await expect(page.getByRole('radio', { name: /^Calculator/ })).toBeChecked();
+testInFull(
+  'a card whose recipe cannot be loaded is not left marked; of two cards, the one chosen last is opened',
+  async ({ page }) => {
+    await page.route('**/countdown*.yaml', (route) => route.fulfill({ status: 503 }));
+    await openPage(page);
+    await page.getByRole('radio', { name: /^Countdown/ }).click();
+    await expect(page.locator('.notice.error')).toContainText('countdown could not be loaded');
+    await expect(page.getByRole('radio', { name: /^Calculator/ })).toBeChecked();
 
-  let letGo = () => {};
-  const held = new Promise<void>((resolve) => (letGo = resolve));
-  await page.route('**/countdown*.yaml', async (route) => {
-    await held;
-    await route.continue();
-  });
-  await page.getByRole('radio', { name: /^Countdown/ }).click();
-  await page.getByRole('radio', { name: /^Backwards/ }).click();
-  await expect(page).toHaveURL(/\?config=reverse-text$/);
-  const late = page.waitForResponse('**/countdown*.yaml');
-  letGo();
-  await (await late).finished();
-  await roundTrip(page);
-  await expect(page.getByRole('radio', { name: /^Backwards/ })).toBeChecked();
-  await expect(page).toHaveURL(/\?config=reverse-text$/);
-});
+    let letGo = () => {};
+    const held = new Promise<void>((resolve) => (letGo = resolve));
+    await page.route('**/countdown*.yaml', async (route) => {
+      await held;
+      await route.continue();
+    });
+    await page.getByRole('radio', { name: /^Countdown/ }).click();
+    await page.getByRole('radio', { name: /^Backwards/ }).click();
+    await expect(page).toHaveURL(/\?config=reverse-text$/);
+    const late = page.waitForResponse('**/countdown*.yaml');
+    letGo();
+    await (await late).finished();
+    await roundTrip(page);
+    await expect(page.getByRole('radio', { name: /^Backwards/ })).toBeChecked();
+    await expect(page).toHaveURL(/\?config=reverse-text$/);
+  },
+);
 
 testInFull('reverse-text trains its start model once, and reuses it the second time', async ({ page }) => {
   onlyOnReal();

@@ -15,8 +15,8 @@ import {
 } from './demo.ts';
 import { type Line, savedLines } from './savedLines.ts';
 
-/** Settings with which tries get different rewards, so that the weights change. */
-const MOVING = { ...TINY, n: 8, lr: 1e-3, 'data.maxResponseLength': 64, 'rollout.maxNumSeqs': 16 };
+/** Settings with which tries get different rewards, so that the weights change. Only --full compares weights. */
+const MOVING = !isFull ? TINY : { ...TINY, n: 8, lr: 1e-3, 'data.maxResponseLength': 64, 'rollout.maxNumSeqs': 16 };
 const EVALUATED = { 'val-core/gsm8k-tool/acc/greedy': 0, 'val-core/gsm8k-tool/acc/mean@1': 0 };
 const trained = (lines: Line[]) => lines.slice(0, 2).map((line) => ({ ...line, ...EVALUATED }));
 

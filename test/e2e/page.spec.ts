@@ -383,25 +383,30 @@ testInFull('an update that has removed the trainer or its worker is reported at 
   }
 });
 
-test('a run in a page that was updated is saved before the reload, and resumed after it', async ({ page, engine }) => {
-  await openPage(page, { ...TINY, steps: 4 });
-  await expect(page.locator('#rollouts .try').first()).toBeVisible();
-  await update(page, /\/panel-.*\.js/);
-  engine.upTo(1);
-  await page.getByRole('button', { name: 'Start' }).click();
-  await engine.reached(2);
-  await page.getByRole('button', { name: /^Change reward, loss/ }).click();
-  await expect(page.locator('.notice.missing')).toContainText('The run is saved first, and can be resumed afterwards.');
-  await page.locator('.notice.missing').getByRole('button', { name: 'Reload' }).click();
-  await expectState(page, 'pausing');
-  await page.unrouteAll();
-  engine.open();
-  const offer = page.locator('.offer');
-  await expect(offer).toContainText('stopped after step 2 of 4.');
-  await offer.getByRole('button', { name: 'Resume' }).click();
-  await expectState(page, 'done');
-  await expectPoints(page, 'reward', 4);
-});
+testInFull(
+  'a run in a page that was updated is saved before the reload, and resumed after it',
+  async ({ page, engine }) => {
+    await openPage(page, { ...TINY, steps: 4 });
+    await expect(page.locator('#rollouts .try').first()).toBeVisible();
+    await update(page, /\/panel-.*\.js/);
+    engine.upTo(1);
+    await page.getByRole('button', { name: 'Start' }).click();
+    await engine.reached(2);
+    await page.getByRole('button', { name: /^Change reward, loss/ }).click();
+    await expect(page.locator('.notice.missing')).toContainText(
+      'The run is saved first, and can be resumed afterwards.',
+    );
+    await page.locator('.notice.missing').getByRole('button', { name: 'Reload' }).click();
+    await expectState(page, 'pausing');
+    await page.unrouteAll();
+    engine.open();
+    const offer = page.locator('.offer');
+    await expect(offer).toContainText('stopped after step 2 of 4.');
+    await offer.getByRole('button', { name: 'Resume' }).click();
+    await expectState(page, 'done');
+    await expectPoints(page, 'reward', 4);
+  },
+);
 
 testInFull(
   'a part of the page that is missing without an update, or without the network, is reported as such',

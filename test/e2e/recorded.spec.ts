@@ -55,7 +55,7 @@ testInFull('with WebGPU a button plays the recorded run, and closes it', async (
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
 });
 
-test('the recorded runs of a known model play from the card of own models', async ({ page }) => {
+testInFull('the recorded runs of a known model play from the card of own models', async ({ page }) => {
   await page.emulateMedia({ reducedMotion: 'reduce' });
   await page.goto(address({ config: 'your-model' }));
   for (const [name, steps, answer] of [

@@ -77,7 +77,7 @@ testInFull('a download of a closed page is resumed when the page is opened again
   expect(from).toBeLessThanOrEqual(half);
 });
 
-test('a failed download is one error message on the page', async ({ page }) => {
+testInFull('a failed download is one error message on the page', async ({ page }) => {
   await start(page, { 'model.path': 'org/nope' });
   await expectState(page, 'failed');
   const notice = page.locator('.notice.error');

@@ -112,28 +112,28 @@ test.describe('with TLS', () => {
     });
   });
 
-  test('a certificate that the browser does not trust ends in an error that says what to do', async ({
-    page,
-    context,
-  }) => {
-    const room = await TestRoom.start({ tls: selfSigned(folder) });
-    const { webSocket: webSocketUrl } = room.server;
-    try {
-      await openFor(page, webSocketUrl, room.code);
-      await page.getByRole('button', { name: 'Join', exact: true }).click();
-      const problem = region(page).locator('.notice.error');
-      await expect(problem).toContainText(`No secure connection to ${webSocketUrl}. The server may be down`);
-      const shown = `https://${new URL(webSocketUrl).host}/`;
-      await expect(problem).toContainText(`Open ${shown} in another tab`);
-      const tab = await context.newPage();
-      await expect(tab.goto(shown)).rejects.toThrow('ERR_CERT_AUTHORITY_INVALID'); // the message of the browser is there
-      await tab.close();
-      await expectNoViolations(page, 'a certificate that is not trusted');
-      await expect(page.getByRole('button', { name: 'Join again' })).toBeEnabled();
-    } finally {
-      await room.end();
-    }
-  });
+  testInFull(
+    'a certificate that the browser does not trust ends in an error that says what to do',
+    async ({ page, context }) => {
+      const room = await TestRoom.start({ tls: selfSigned(folder) });
+      const { webSocket: webSocketUrl } = room.server;
+      try {
+        await openFor(page, webSocketUrl, room.code);
+        await page.getByRole('button', { name: 'Join', exact: true }).click();
+        const problem = region(page).locator('.notice.error');
+        await expect(problem).toContainText(`No secure connection to ${webSocketUrl}. The server may be down`);
+        const shown = `https://${new URL(webSocketUrl).host}/`;
+        await expect(problem).toContainText(`Open ${shown} in another tab`);
+        const tab = await context.newPage();
+        await expect(tab.goto(shown)).rejects.toThrow('ERR_CERT_AUTHORITY_INVALID'); // the message of the browser is there
+        await tab.close();
+        await expectNoViolations(page, 'a certificate that is not trusted');
+        await expect(page.getByRole('button', { name: 'Join again' })).toBeEnabled();
+      } finally {
+        await room.end();
+      }
+    },
+  );
 });
 
 test('our page respects a refusal, and reports errors of code, server and address', async ({ page }) => {

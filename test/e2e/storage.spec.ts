@@ -1,7 +1,7 @@
 /** Tests that a window without OPFS, or with an OPFS that pages cannot write to, saves its runs too. */
 
 import { expect } from '@playwright/test';
-import { expectKept, expectState, openPage, testIf, TINY } from './demo.ts';
+import { expectKept, expectState, openPage, testInFull, TINY } from './demo.ts';
 
 const WITHOUT = {
   OPFS: () => {
@@ -10,9 +10,9 @@ const WITHOUT = {
   createWritable: () => void Reflect.deleteProperty(FileSystemFileHandle.prototype, 'createWritable'),
 };
 
-// The everyday tests run autosave.spec.ts without any storage.
+// The everyday tests run autosave.spec.ts without any storage, and compare IndexedDB with OPFS in fileSystems.spec.ts.
 for (const [missing, remove] of Object.entries(WITHOUT))
-  testIf(missing !== 'OPFS')(
+  testInFull(
     `without ${missing} a run is stored in IndexedDB, and continues after a reload`,
     async ({ page, engine }) => {
       engine.upTo(2);
