@@ -12,19 +12,9 @@ const inGpuFolder = (names: readonly string[]) => names.map((name) => `test/gpu/
  * compiles differently. All other tests behave the same in Node on the same driver. `npm test -- --full` runs them in Chromium too.
  */
 const IN_BROWSER = inGpuFolder([
-  ...[
-    'device',
-    'passTimer',
-    'remoteRollout',
-    'client',
-    'rollout',
-    'javascript',
-    'firstTokens',
-    'learnerWorker',
-    'steady',
-  ],
+  ...['device', 'passTimer', 'remoteRollout', 'client', 'rollout', 'javascript', 'firstTokens', 'learnerWorker'],
   ...['matmul', 'rmsnorm', 'qk_norm', 'rope_kv', 'swiglu', 'embed', 'head_logprob', 'policy_loss', 'sample', 'adamw'],
-  ...['lora_up', 'pack_unpack', 'halfKernels'],
+  ...['lora_up', 'pack_unpack', 'halfKernels', 'steady'],
 ]);
 
 /**

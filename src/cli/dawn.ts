@@ -115,7 +115,7 @@ const REST_MS = { first: 0.2, most: 1 };
 /**
  * Makes this thread sleep between Dawn's polls. While a buffer is being mapped, Dawn's Node binding polls on this thread without a pause,
  * and so takes a core from a software adapter. Timers and other work of the event loop still run between two polls. The longer a wait has
- * lasted, the longer the thread sleeps, but never more than a quarter of the wait.
+ * lasted, the longer the thread sleeps: after the first eight rests at most a quarter of the wait so far.
  */
 function restWhileWaiting(): void {
   const cell = new Int32Array(new SharedArrayBuffer(4));

@@ -15,8 +15,8 @@ import {
 } from './demo.ts';
 import { type Line, savedLines } from './savedLines.ts';
 
-/** Settings with which tries get different rewards, so that the weights change. Only --full compares weights. */
-const MOVING = !isFull ? TINY : { ...TINY, n: 8, lr: 1e-3, 'data.maxResponseLength': 64, 'rollout.maxNumSeqs': 16 };
+/** With --full, which compares weights, settings with which tries get different rewards, so that the weights change. */
+const SETTINGS = isFull ? { ...TINY, n: 8, lr: 1e-3, 'data.maxResponseLength': 64, 'rollout.maxNumSeqs': 16 } : TINY;
 const EVALUATED = { 'val-core/gsm8k-tool/acc/greedy': 0, 'val-core/gsm8k-tool/acc/mean@1': 0 };
 const trained = (lines: Line[]) => lines.slice(0, 2).map((line) => ({ ...line, ...EVALUATED }));
 
@@ -26,12 +26,12 @@ test('after a crash of the GPU process the run continues automatically, with the
 }) => {
   if (isFull) {
     // Only with --full. The everyday tests compare such runs with a scripted engine: autosave.spec.ts.
-    await openPage(unbroken, MOVING);
+    await openPage(unbroken, SETTINGS);
     await unbroken.getByRole('button', { name: 'Start' }).click();
     await expectState(unbroken, 'done');
   }
   // So many steps that no machine finishes them before the crash.
-  await openPage(page, { ...MOVING, steps: 2000, 'trainer.saveFreq': 1 });
+  await openPage(page, { ...SETTINGS, steps: 2000, 'trainer.saveFreq': 1 });
   await page.getByRole('button', { name: 'Start' }).click();
   const notices = await noticesOf(page);
   await waitForStep(page, 1);
@@ -62,7 +62,7 @@ testInFull('a GPU that is lost while the page is idle is not used for training',
 
 // The everyday tests repeat runs over the scripted engine: autosave.spec.ts, timeTravel.spec.ts.
 testInFull('a real engine repeats a reloaded run bit for bit', async ({ page, browser }) => {
-  const settings = { ...MOVING, steps: 3, 'trainer.saveFreq': 1 };
+  const settings = { ...SETTINGS, steps: 3, 'trainer.saveFreq': 1 };
   const whole = await browser.newPage();
   await openPage(whole, settings);
   await whole.getByRole('button', { name: 'Start' }).click();

@@ -52,11 +52,11 @@ const SIGNATURE_BYTES = 64;
 /** Node's Ed25519. That of nkeys is JavaScript, which takes milliseconds per signature. Undefined in a page. */
 const native = globalThis.process?.getBuiltinModule?.('node:crypto');
 
-/** Returns a key of 32 bytes from its text, base32 of a prefix of `prefix` bytes, the key and a checksum, as base64url. */
+const BASE32 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567';
+
+/** Returns a key of 32 bytes as base64url. `text` is base32 of `prefix` bytes, the key and a checksum. */
 function rawKey(text: string, prefix: number): string {
-  const bits = Array.from(text, (c) => 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'.indexOf(c).toString(2).padStart(5, '0')).join(
-    '',
-  );
+  const bits = Array.from(text, (letter) => BASE32.indexOf(letter).toString(2).padStart(5, '0')).join('');
   const bytes = (bits.match(/.{8}/g) ?? []).map((byte) => parseInt(byte, 2));
   return base64Url(Uint8Array.from(bytes.slice(prefix, prefix + 32)));
 }
