@@ -8,10 +8,8 @@ import { inline } from './scripts/lib/inline.mjs';
 import { kitFirst, lessonPages, lessonStills } from './scripts/lib/lessons.mjs';
 import { scriptedPage } from './test/scripted/vitePlugin.ts';
 
-type Bundling = Rolldown.RolldownOptions;
-
 /** The page. What it loads before Start is one file: fifty small ones are more bytes, and a request each. */
-const PAGE: Bundling = {
+const PAGE: Rolldown.RolldownOptions = {
   input: { index: resolve('demo/index.html') },
   output: { codeSplitting: { groups: [{ name: 'page', tags: ['$initial'], test: /\.[jt]sx?$/ }] } },
 };
@@ -32,7 +30,7 @@ const thenLessons = (mode: string): Plugin => {
   };
 };
 
-const configOf = (mode: string, rolldownOptions: Bundling): UserConfig => ({
+const configOf = (mode: string, rolldownOptions: Rolldown.RolldownOptions): UserConfig => ({
   plugins: [inline(), lessonStills(), kitFirst(), pagePolicy(), ...scriptedPage(mode)],
   root: 'demo',
   base: './',
