@@ -386,6 +386,7 @@ test.each<[string, unknown, object, object, boolean]>([
   ['a template for tools, switched off', IN_TOOL_USE, { toolSchemasInPrompt: false }, {}, false],
   ['names in capitals', LISTS_NAMES, {}, {}, true],
   ['names, for samples of one turn', LISTS_NAMES, {}, { defaultAgentLoop: 'single_turn' }, false],
+  ['names, for samples of one turn by verl', LISTS_NAMES, {}, { defaultAgentLoop: 'single_turn_agent' }, false],
   ['names, for samples without tools', LISTS_NAMES, { enable: false }, {}, false],
 ])('schemas are in the prompt if the template reads tools: %s', (_, template, multiTurn, agent, isWritten) => {
   const { rollout } = config;

@@ -8,6 +8,7 @@ import type { BestCheckpoint } from '../../src/runs/keptCheckpoints.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import type { Io } from '../../src/cli/process/io.ts';
 import { DeviceLostError, InputError } from '../../src/errors.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { modelTokenizer } from '../../src/model/tokenizer/modelTokenizer.ts';
 import { untoldTools } from '../../src/cli/run/session.ts';
@@ -251,8 +252,16 @@ test('--dry-run prints plan and estimate, and writes nothing', async () => {
 test('a tool that neither a prompt nor the template names is reported', () => {
   const own = { name: 'own', tools: [{ ...calculator, name: 'min' }, calculator] } as unknown as Task;
   const asks = (content: string): Problem => ({ id: '0', messages: [{ role: 'user', content }], answer: '' });
-  expect(untoldTools(own, [asks('Call min.'), asks('Call calculator.')])).toEqual(['calculator', 'min']);
-  expect(untoldTools(own, [asks('Call min and calculator.')])).toEqual([]);
+  const { rollout } = resolveTrainConfig({ name: 'own', model: { path: 'm' } });
+  const untold = (problems: Problem[], ownRollout = rollout) => untoldTools(own, problems, ownRollout);
+  expect(untold([asks('Call min.'), asks('Call calculator.')])).toEqual(['calculator', 'min']);
+  expect(untold([asks('Call min and calculator.')])).toEqual([]);
+  // Samples that cannot call tools need no description of them.
+  expect(untold([{ ...asks('Add.'), agentName: 'single_turn_agent' }])).toEqual([]);
+  expect(untold([asks('Add.')], { ...rollout, agent: { ...rollout.agent, defaultAgentLoop: 'single_turn' } })).toEqual(
+    [],
+  );
+  expect(untold([asks('Add.')], { ...rollout, multiTurn: { ...rollout.multiTurn, enable: false } })).toEqual([]);
 });
 
 test('a second signal ends the process immediately', async () => {

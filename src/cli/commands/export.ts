@@ -13,14 +13,8 @@ import { InputError } from '../../errors.ts';
 import { prompted } from '../../extensions/tasks/index.ts';
 import type { Problem } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
-import { openAiSchema } from '../../rollout/agent/prompt.ts';
-import {
-  callsTools,
-  EXPORTED_TOOLS,
-  exportedTokenizerConfig,
-  toolsNotCarried,
-  turnNotCarried,
-} from '../export/chatTemplate.ts';
+import { callsTools, openAiSchema } from '../../rollout/agent/prompt.ts';
+import { EXPORTED_TOOLS, exportedTokenizerConfig, toolsNotCarried, turnNotCarried } from '../export/chatTemplate.ts';
 import { findAdapter, type LoadedModel, SAVE_DTYPE_FLAG, loadModelFiles, readDtype } from '../run/checkpoints.ts';
 import type { SafetensorsDtype } from '../../model/checkpoint/safetensors.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
@@ -89,7 +83,7 @@ export const exportRun: Command = {
     if (own !== undefined)
       for (const { split, problems } of splits)
         files.set(`data/${split}.jsonl`, problems.map((problem) => `${JSON.stringify(problem)}\n`).join(''));
-    const turns = peer === 'verl' && callsTools(config) ? turnNotCarried(model) : [];
+    const turns = peer === 'verl' && callsTools(config.rollout) ? turnNotCarried(model) : [];
     const problems = splits.flatMap((split) => split.problems);
     const notCarried = [
       ...(own === undefined
@@ -130,7 +124,7 @@ async function verlFiles(config: TrainConfig, splits: ExportedSplit[]) {
   for (const split of splits)
     files.set(`data/${split.split}.parquet`, await verlParquet(split, `webgrpo/${config.task.name}`));
   files.set('run.sh', verlScript(run));
-  if (callsTools(config)) {
+  if (callsTools(config.rollout)) {
     files.set('calculator.py', calculatorPython);
     files.set('verl_tools.py', verlToolPython);
     files.set('tools.yaml', stringify({ tools: EXPORTED_TOOLS.map(verlTool) }));
@@ -142,7 +136,7 @@ async function trlFiles(config: TrainConfig, splits: ExportedSplit[]) {
   const run = trlRun(config);
   const files: Files = new Map();
   for (const split of splits) files.set(`data/${split.split}.parquet`, await trlParquet(split));
-  const withTools = callsTools(config);
+  const withTools = callsTools(config.rollout);
   files.set('train.py', trlScript(run, withTools));
   if (withTools) files.set('calculator.py', calculatorPython);
   return { files, notCarried: run.notCarried };

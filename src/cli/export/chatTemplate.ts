@@ -8,7 +8,7 @@ import type { ModelConfig } from '../../model/config.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
 import { ChatTemplates } from '../../model/tokenizer/template.ts';
-import { openAiSchema, writesSchemas } from '../../rollout/agent/prompt.ts';
+import { callsTools, isSingleTurn, openAiSchema, writesSchemas } from '../../rollout/agent/prompt.ts';
 import type { Problem } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import { calculator } from '../../tasks/tools/calculator.ts';
@@ -20,10 +20,6 @@ interface TokenizerFiles {
   tokenizerJson: unknown;
   tokenizerConfigJson: Json;
 }
-
-/** True if samples of the run can call tools. Otherwise a tool call in a response is plain text. */
-export const callsTools = ({ rollout }: TrainConfig): boolean =>
-  rollout.multiTurn.enable && rollout.agent.defaultAgentLoop !== 'single_turn';
 
 /** Tools that an exported run can call, because they are also written in Python. */
 export const EXPORTED_TOOLS: readonly Tool[] = [calculator];
@@ -48,7 +44,7 @@ export function toolsNotCarried(
       `task.tools: the exported run does not call ${missing.join(', ')}; the shipped calculator alone is written in Python.`,
     ],
     [
-      !['single_turn', 'tool_agent'].includes(loop),
+      loop !== 'tool_agent' && !isSingleTurn(loop),
       `rollout.agent.defaultAgentLoop ${loop}: a custom loop is not written in Python; the exported run calls tools in turns.`,
     ],
   ];
@@ -70,8 +66,8 @@ export function exportedTokenizerConfig(
   const tokenizer = modelTokenizer(files, chatTemplateKwargs);
   const { multiTurn } = config.rollout;
   const shown = JSON.stringify(writesSchemas(config.rollout, tokenizer) ? tools.map(openAiSchema) : []);
-  const given = JSON.stringify(callsTools(config) ? EXPORTED_TOOLS.map(openAiSchema) : []);
-  const forTrl = peer === 'trl' && callsTools(config);
+  const given = JSON.stringify(callsTools(config.rollout) ? EXPORTED_TOOLS.map(openAiSchema) : []);
+  const forTrl = peer === 'trl' && callsTools(config.rollout);
   const template = [
     shown === given ? '' : `{%- set tools = ${shown === '[]' ? 'none' : shown} %}{{- '' }}`,
     forTrl && !writesCalls(tokenizer) ? CALLS_AS_CONTENT : '',

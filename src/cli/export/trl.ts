@@ -9,7 +9,8 @@ import type { TrainConfig } from '../../grpo/config/types.ts';
 import { warmupSteps } from '../../grpo/update/learningRate.ts';
 import { loraModules } from '../../model/lora/config.ts';
 import { carry, type Peer, type Setting } from './carry.ts';
-import { CALL_FIELDS, callsTools } from './chatTemplate.ts';
+import { CALL_FIELDS } from './chatTemplate.ts';
+import { callsTools } from '../../rollout/agent/prompt.ts';
 import train from './python/train.py?raw';
 
 /** Our lossAggMode that each loss_type of TRL corresponds to. */
@@ -63,7 +64,7 @@ const TRL: Peer = {
     'rollout.repetitionPenalty': ({ rollout: { repetitionPenalty } }) =>
       repetitionPenalty === 1 ? undefined : repetitionPenalty,
     'rollout.multiTurn.maxAssistantTurns': (config) =>
-      callsTools(config) ? config.rollout.multiTurn.maxAssistantTurns - 1 : undefined,
+      callsTools(config.rollout) ? config.rollout.multiTurn.maxAssistantTurns - 1 : undefined,
     'actor.ppoMiniBatchSize': ({ actor, rollout }) => actor.ppoMiniBatchSize * rollout.n,
     'actor.policyLoss.lossMode': ({ actor }) => lossType(actor) ?? 'dapo',
     // For CISPO, TRL's epsilon_high is the maximum of the weight itself, not of its distance from 1.
@@ -145,10 +146,10 @@ const TRL: Peer = {
       'algorithm.rolloutCorrection.rolloutRs': rolloutRs !== '',
       'reward.overlongBuffer.len': reward.overlongBuffer.len > 0 && 'add get_soft_overlong_punishment as a reward',
       'rollout.multiTurn.enable':
-        callsTools(config) &&
+        callsTools(config.rollout) &&
         'transformers 5.13 or later parses tool calls; a call that cannot be read ends the sample, and tool output is not cut',
       'rollout.multiTurn.format':
-        callsTools(config) &&
+        callsTools(config.rollout) &&
         !Object.hasOwn(CALL_FIELDS, rollout.multiTurn.format) &&
         'TRL must know the chat template, or model/tokenizer_config.json needs a response_template',
       ...Object.fromEntries(

@@ -8,7 +8,7 @@ import { pipelineOf } from '../../grpo/pipeline/settings.ts';
 import { optimizerOf } from '../../model/optimizer/spec.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { carry, type Peer, type Setting } from './carry.ts';
-import { callsTools } from './chatTemplate.ts';
+import { callsTools } from '../../rollout/agent/prompt.ts';
 
 type Override = [key: string, value: Setting];
 
@@ -23,7 +23,7 @@ const isReinforce = (config: TrainConfig) =>
 
 const off = (value: number) => (value === 0 ? -1 : value);
 const ifTools = (key: keyof TrainConfig['rollout']['multiTurn']) => (config: TrainConfig) =>
-  callsTools(config) ? config.rollout.multiTurn[key] : undefined;
+  callsTools(config.rollout) ? config.rollout.multiTurn[key] : undefined;
 
 const VERL: Peer = {
   name: 'verl',
@@ -97,9 +97,9 @@ const VERL: Peer = {
       'algorithm.filterGroups.enable':
         algorithm.filterGroups.enable === true && 'since verl 0.9.0 (trainer.use_v1); before, in its DAPO recipe alone',
       'rollout.multiTurn.maxToolCalls':
-        callsTools(config) && "verl's max_parallel_calls bounds a turn, ours the sample",
+        callsTools(config.rollout) && "verl's max_parallel_calls bounds a turn, ours the sample",
       'rollout.multiTurn.toolResponseTruncateSide':
-        callsTools(config) &&
+        callsTools(config.rollout) &&
         rollout.multiTurn.toolResponseTruncateSide !== 'middle' &&
         'the part that goes, as in verl 0.10; verl 0.8 reads the part that stays: exchange left and right there',
       'task.options.toolCallBonus': Number(task.options['toolCallBonus'] ?? 0) !== 0,
@@ -126,7 +126,7 @@ export function verlRun(config: TrainConfig, folder: string): { overrides: Overr
     notCarried: [
       ...notCarried,
       "verl's sampler and trainer are two programs that round differently; consider algorithm.rollout_correction.rollout_is=token.",
-      ...(callsTools(config)
+      ...(callsTools(config.rollout)
         ? ['The reward reads the last 300 characters of the whole response in verl, of the last message here.']
         : []),
     ],
@@ -189,7 +189,7 @@ function fixed(config: TrainConfig, folder: string): Override[] {
     ['actor_rollout_ref.rollout.calculate_log_probs', true],
     ['actor_rollout_ref.rollout.val_kwargs.do_sample', rollout.valKwargs.temperature > 0],
     ...overridesIf(
-      callsTools(config),
+      callsTools(config.rollout),
       ['actor_rollout_ref.rollout.multi_turn.tool_config_path', `${folder}/tools.yaml`],
       ['actor_rollout_ref.rollout.agent.default_agent_loop', 'tool_agent'],
     ),

@@ -13,7 +13,7 @@ import type { TuningFile } from '../../model/kernels/tuning.ts';
 import { type LoraConfig, planLora } from '../../model/lora/weights.ts';
 import { parameterCount } from '../../model/params.ts';
 import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
-import { encodePrompt, promptOf, writesSchemas } from '../../rollout/agent/prompt.ts';
+import { callsTools, encodePrompt, promptOf, writesSchemas } from '../../rollout/agent/prompt.ts';
 import { partsOf } from '../../tasks/environments/environmentTask.ts';
 import type { Problem, Task } from '../../tasks/task.ts';
 import { judgeCheckpoint } from '../../workers/engineSpec.ts';
@@ -189,7 +189,7 @@ async function checkPrompts(model: LoadedModel, task: Task, config: TrainConfig)
   const longest = problems[lengths.indexOf(lengths.reduce((most, length) => Math.max(most, length), 0))];
   // Only the longest prompt is checked: an error then names a maxPromptLength that is enough for all of them.
   if (longest) promptOf({ tokenizer, problem: longest, ...partsOf(task, longest), limits, toolSchemasInPrompt });
-  const untold = toolSchemasInPrompt || !isLarge(model.config) ? [] : untoldTools(task, problems);
+  const untold = toolSchemasInPrompt || !isLarge(model.config) ? [] : untoldTools(task, problems, rollout);
   if (untold.length > 0)
     say(
       `prompts do not name the tool ${untold.join(', ')}, and hold no tool schemas: describe the tool and how to call it in a ` +
@@ -197,9 +197,17 @@ async function checkPrompts(model: LoadedModel, task: Task, config: TrainConfig)
     );
 }
 
-/** Returns the names of tools that some prompt does not name. A pretrained model cannot know these tools. */
-export function untoldTools(task: Task, problems: readonly Problem[]): string[] {
+/**
+ * Returns the names of tools that a sample can call although its prompt does not name them. A pretrained model cannot know these tools.
+ */
+export function untoldTools(
+  task: Task,
+  problems: readonly Problem[],
+  { multiTurn, agent }: Pick<TrainConfig['rollout'], 'multiTurn' | 'agent'>,
+): string[] {
   const untold = problems.flatMap((problem) => {
+    const loop = { defaultAgentLoop: problem.agentName ?? agent.defaultAgentLoop };
+    if (!callsTools({ multiTurn, agent: loop })) return [];
     const text = problem.messages.map(({ content }) => content).join('\n');
     return partsOf(task, problem).tools.filter(({ name }) => !text.includes(name));
   });

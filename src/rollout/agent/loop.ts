@@ -9,6 +9,7 @@ import { problemName } from '../../tasks/problem.ts';
 import type { Message, Problem } from '../../tasks/task.ts';
 import { onAbort } from '../tools/onAbort.ts';
 import type { Span } from './events.ts';
+import { isSingleTurn } from './prompt.ts';
 import { runOwnLoop, WatchedSample } from './ownLoop.ts';
 import { AgentSample } from './sample.ts';
 import type { AgentLoopInput } from './types.ts';
@@ -66,9 +67,6 @@ const LOOPS = new Map<string, AgentLoop>([
 
 const share = shareEntries<AgentLoop>('agent loop', (name, loop) => LOOPS.set(name, loop));
 
-/** Names by which rows of verl's data sets refer to the built-in loops. A registered loop with the same name has priority. */
-const VERL_NAMES: Readonly<Record<string, string>> = { single_turn_agent: 'single_turn' };
-
 /**
  * Registers a loop for `rollout.agent.defaultAgentLoop` and for a problem's `agentName` (verl's agent_name). Throws
  * InputError if `loop` is not a function.
@@ -90,8 +88,9 @@ export function agentLoopOf(name: string): AgentLoop {
   );
 }
 
+/** Returns the agent loop of the name. A loop that was registered under verl's name of a built-in loop has priority over that one. */
 function registered(name: string): AgentLoop | undefined {
-  return LOOPS.get(name) ?? LOOPS.get(VERL_NAMES[name]);
+  return LOOPS.get(name) ?? (isSingleTurn(name) ? LOOPS.get('single_turn') : undefined);
 }
 
 /** Throws InputError if the problem names an agent loop that is not registered. */

@@ -8,19 +8,31 @@ import type { AgentLoopInput } from './types.ts';
 
 type PromptInput = Pick<AgentLoopInput, 'tokenizer' | 'problem' | 'tools' | 'limits' | 'toolSchemasInPrompt'>;
 
-interface SchemaSettings {
-  multiTurn: { enable: boolean; toolSchemasInPrompt: boolean | 'auto' };
+interface ToolSettings {
+  multiTurn: { enable: boolean };
   agent: { defaultAgentLoop: string };
+}
+
+interface SchemaSettings extends ToolSettings {
+  multiTurn: { enable: boolean; toolSchemasInPrompt: boolean | 'auto' };
+}
+
+/** True for the names of the agent loop that generates one answer: ours, and verl's. */
+export const isSingleTurn = (loop: string): boolean => loop === 'single_turn' || loop === 'single_turn_agent';
+
+/** Returns true if samples can call tools. Otherwise a tool call in a response is plain text. */
+export function callsTools({ multiTurn, agent }: ToolSettings): boolean {
+  return multiTurn.enable && !isSingleTurn(agent.defaultAgentLoop);
 }
 
 /**
  * Returns true if prompts contain the schemas of tools. The setting "auto" means true if samples can call tools and the chat template
  * renders schemas.
  */
-export function writesSchemas({ multiTurn, agent }: SchemaSettings, tokenizer: ChatTokenizer): boolean {
-  const { enable, toolSchemasInPrompt } = multiTurn;
+export function writesSchemas(rollout: SchemaSettings, tokenizer: ChatTokenizer): boolean {
+  const { toolSchemasInPrompt } = rollout.multiTurn;
   if (toolSchemasInPrompt !== 'auto') return toolSchemasInPrompt;
-  return enable && agent.defaultAgentLoop !== 'single_turn' && tokenizer.readsTools;
+  return callsTools(rollout) && tokenizer.readsTools;
 }
 
 /** Encodes a problem's prompt. The tokenizer caches the result, so a prompt is encoded once for all samples of its group. */
