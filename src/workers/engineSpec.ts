@@ -202,6 +202,15 @@ export function engineSizes(trainConfig: TrainConfig) {
   };
 }
 
+/**
+ * Like `engineSizes`, for an engine that does not train: without optimizer, reference and judge. 'score' computes log-probs alone, so
+ * it has no rollout either.
+ */
+export function policySizes(trainConfig: TrainConfig, use: 'generate' | 'score') {
+  const { withReference: _, judge: __, judgePositions: ___, rollout, ...sizes } = engineSizes(trainConfig);
+  return { ...sizes, ...(use === 'generate' && { rollout }), use };
+}
+
 /** Maximum length of a conversation with the model, in multiples of the maximum length of a sample. */
 const CONVERSATION = 4;
 

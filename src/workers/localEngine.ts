@@ -28,7 +28,7 @@ import {
 } from './modelOptions.ts';
 import { createRegisteredTfjs } from './tfjsEngine.ts';
 
-export { type DeviceSpec, engineSizes, type EngineSpec, loraOf } from './engineSpec.ts';
+export { type DeviceSpec, engineSizes, type EngineSpec, loraOf, policySizes } from './engineSpec.ts';
 
 /** The parts of an engine that are in its device's thread. The tokenizer stays with the controller. */
 export interface DeviceEngine extends Omit<TrainerEngine, 'tokenizer'> {

@@ -10,7 +10,7 @@ import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/extensions/tasks/gsm8
 import { checkParser, type PromptOptions } from '../../src/extensions/tasks/gsm8k/prompt.ts';
 import { gsm8kReward } from '../../src/tasks/gsm8k/reward.ts';
 import type { ScoredSample } from '../../src/tasks/task.ts';
-import { engineSizes } from '../../src/workers/engineSpec.ts';
+import { engineSizes, policySizes } from '../../src/workers/engineSpec.ts';
 import {
   checkBindings,
   checkPlan,
@@ -53,6 +53,20 @@ test.each([
   );
   checkParser((config.task.options as Partial<PromptOptions>).parser);
   expect(read(file)).toContain('Not run by us');
+});
+
+test.each([
+  ['a KL term', ['actor.useKlLoss=true']],
+  ['a reference that judges', ['reward.judge.weight=1']],
+  ['the weights of an asynchronous pipeline', ['trainer.pipeline=one-step-off']],
+])('an evaluation has no memory for training: %s', (_, overrides) => {
+  const config = parseTrainConfig('name: x\nmodel: {path: x}\n', { source: 'x', overrides });
+  const linesFor = (sizes: Omit<Sizes, 'config'>) =>
+    planMemory({ ...sizes, config: shapeOf('smollm2-135m-instruct') }).map(({ name }) => name);
+  const generating = ['weights', 'KV cache', 'rollout activations', 'staging'];
+  expect(linesFor(engineSizes(config)).length).toBeGreaterThan(generating.length);
+  expect(linesFor(policySizes(config, 'generate')).sort()).toEqual(generating.sort());
+  expect(linesFor(policySizes(config, 'score'))).not.toContain('KV cache');
 });
 
 describe('settings that are not written are lowered until the run fits', () => {

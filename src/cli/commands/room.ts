@@ -26,7 +26,7 @@ import {
 import { collectWeights } from '../../model/checkpoint/checkpoint.ts';
 import { writeSafetensors } from '../../model/checkpoint/safetensors.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
-import { engineSizes } from '../../workers/localEngine.ts';
+import { policySizes } from '../../workers/localEngine.ts';
 import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
@@ -236,9 +236,9 @@ function cancelling(host: RoomHost) {
 
 /** Opens a second copy of the model, with which the controller verifies samples while the first copy is updated. */
 function openChecking({ model, lora }: CommandSession, config: TrainConfig): Promise<CommandEngine> {
-  const { judge: _, lowerToFit: __, ...sizes } = engineSizes(config);
+  const { lowerToFit: _, ...sizes } = policySizes(config, 'score');
   say('a second model verifies the samples of workers');
-  return openEngine(model, { ...sizes, ...(lora && { lora }), withReference: false, use: 'score' });
+  return openEngine(model, { ...sizes, ...(lora && { lora }) });
 }
 
 /** Stores the files from which a worker creates its engine: model sizes, tokenizer, and the weights at the start of the training. */

@@ -23,6 +23,7 @@ import {
   type EngineSpec,
   type LocalEngine,
   loraOf,
+  policySizes,
 } from '../../workers/localEngine.ts';
 import '../../tfjs.ts';
 
@@ -53,7 +54,7 @@ export interface CommandSession {
  */
 export async function openSession(
   config: TrainConfig,
-  use: EngineSpec['use'] = 'train',
+  use: 'train' | 'generate' = 'train',
   given?: Task,
 ): Promise<CommandSession> {
   const { path, loraAdapterPath } = config.model;
@@ -70,9 +71,10 @@ export async function openSession(
     if (lora && use === 'train' && isGgufModel(model.base)) say(MERGE_FOR_PEFT);
     const judge = use === 'train' ? judgeCheckpoint(config) : undefined;
     const judgeModel = judge === undefined ? undefined : await openJudge(judge);
-    const sizes = { ...engineSizes(config), ...(lora && { lora }), ...(judgeModel && { judgeModel }) };
+    const asked = use === 'train' ? engineSizes(config) : policySizes(config, use);
+    const sizes = { ...asked, ...(lora && { lora }), ...(judgeModel && { judgeModel }) };
     const isSplit = use === 'train' && config.trainer.placement === 'split';
-    const engine = await (isSplit ? openSplit(model, sizes, config) : openEngine(model, { ...sizes, use }));
+    const engine = await (isSplit ? openSplit(model, sizes, config) : openEngine(model, sizes));
     const close = () => {
       task.close?.();
       engine.destroy();

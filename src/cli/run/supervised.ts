@@ -25,7 +25,7 @@ import { parameterCount } from '../../model/params.ts';
 import { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
 import type { Task } from '../../tasks/task.ts';
-import { engineSizes } from '../../workers/localEngine.ts';
+import { policySizes } from '../../workers/localEngine.ts';
 import { mib } from '../../workers/memoryPlan.ts';
 import { type LoadedModel, loadModelFiles } from './checkpoints.ts';
 import { installDawn } from '../dawn.ts';
@@ -194,7 +194,7 @@ export async function evaluateSupervised(config: SftConfig, model: LoadedModel) 
     },
     ...(!isGsm8k(config.task) && { rollout: { multiTurn: MANY_TURNS } }),
   });
-  const engine = await openEngine(model, engineSizes(evalConfig));
+  const engine = await openEngine(model, policySizes(evalConfig, 'generate'));
   try {
     return await closing(await openTask(config.task), (task) =>
       whileEvaluating((onEvaluating) =>

@@ -6,7 +6,7 @@ import type { TrainConfig } from '../../grpo/config/types.ts';
 import { readSafetensors } from '../../model/checkpoint/safetensors.ts';
 import type { ModelConfig } from '../../model/config.ts';
 import type { LoraConfig } from '../../model/lora/config.ts';
-import { engineSizes } from '../../workers/engineSpec.ts';
+import { policySizes } from '../../workers/engineSpec.ts';
 import type { OpenedRoom } from './joinRoom.ts';
 
 /** Content of the room's file "model", which `webgrpo room` stores. */
@@ -37,8 +37,7 @@ export function checkRoomTask(task: TrainConfig['task']): void {
 export async function roomSpec(room: OpenedRoom, config: TrainConfig) {
   const { lora, ...model } = JSON.parse(new TextDecoder().decode(await room.file('model'))) as RoomModel;
   const weights = readSafetensors(await room.file('base'), "the room's weights");
-  const { kernelTuning: _, judge: __, lowerToFit = [], ...asked } = engineSizes(config);
+  const { kernelTuning: _, lowerToFit = [], ...asked } = policySizes(config, 'generate');
   const slots = lowerToFit.filter((key) => key === 'rollout.maxNumSeqs'); // the trainer has set the others
-  const sizes = { ...asked, lowerToFit: slots, ...(lora && { lora }), withReference: false, use: 'generate' as const };
-  return { model: { ...model, weights }, sizes };
+  return { model: { ...model, weights }, sizes: { ...asked, lowerToFit: slots, ...(lora && { lora }) } };
 }
