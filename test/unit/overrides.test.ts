@@ -83,6 +83,9 @@ test('overridden settings are reported in a line, and so is a file that differs 
     't.yaml names the algorithm grpo but sets actor.lossAggMode "token-mean" (grpo: "seq-mean-token-mean"); ' +
     'algorithm.name=grpo runs it as published.';
   expect(read(FILE).notes).toEqual([contradiction]);
+  const ofRun: string[] = [];
+  parseTrainConfig(FILE, { source: 't.yaml', run: {}, note: (line) => ofRun.push(line) });
+  expect(ofRun).toEqual([]);
   expect(read(FILE, 'actor.lossAggMode=token-sum').notes).toEqual([]);
   const gspo = 'name: t\nmodel: m\nalgorithm: { name: gspo, advEstimator: rloo }\nactor: { clipRatio: 0.2 }';
   expect(read(gspo).notes.join()).toContain(

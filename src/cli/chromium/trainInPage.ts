@@ -77,8 +77,8 @@ async function configOf(
 ): Promise<TrainConfig> {
   if (typeof config !== 'string')
     return resolveTrainConfig({ ...config, trainer: { defaultLocalDir: folder, ...config.trainer } });
-  const { text, run, ...options } = await openTraining(config, overrides);
-  const place = run ? [] : [`trainer.defaultLocalDir=${JSON.stringify(folder)}`];
+  const { text, ...options } = await openTraining(config, overrides);
+  const place = options.run ? [] : [`trainer.defaultLocalDir=${JSON.stringify(folder)}`];
   return parseTrainConfig(text, { ...options, overrides: [...place, ...options.overrides], note: say });
 }
 

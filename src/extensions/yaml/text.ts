@@ -21,6 +21,8 @@ export interface ParseOptions {
    * published method.
    */
   note?: (sentence: string) => void;
+  /** Run that wrote the text. It wrote every key, so keys that differ from the algorithm's recipe were reported at its start. */
+  run?: object;
 }
 
 /**
@@ -31,7 +33,7 @@ const REMOVED_KEYS = ['rollout.asyncScheduling'];
 
 /** Parses a training run's YAML. Throws InputError. */
 export function parseTrainConfig(yaml: string, options: ParseOptions): TrainConfig {
-  const { source, note } = options;
+  const { source, note, run } = options;
   const { file, overrides, tree, gaveWay } = readTrees(yaml, options);
   if (isSupervised(file))
     throw new InputError(
@@ -42,7 +44,7 @@ export function parseTrainConfig(yaml: string, options: ParseOptions): TrainConf
   const isNamed = overrides.findLast(({ path }) => path === 'algorithm.name');
   if (isNamed && gaveWay.length > 0)
     note?.(`${isNamed.text} sets the recipe, which overrides in ${source}: ${gaveWay.join(', ')}.`);
-  const sentences = [isNamed ? undefined : contradiction(file, source, given), foreignClip(config, given)];
+  const sentences = [isNamed || run ? undefined : contradiction(file, source, given), foreignClip(config, given)];
   for (const sentence of sentences) if (sentence !== undefined) note?.(sentence);
   return config;
 }
