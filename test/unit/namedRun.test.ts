@@ -72,6 +72,29 @@ test('eval writes the outcome of every sampled try by problem, and prints the in
   expect(stdout).toContain(`  95% interval of pass@1, over problems: ${low.toFixed(3)} to ${high.toFixed(3)}\n`);
 });
 
+test('eval counts the problems of each held-out set, and gives each set its own rate and interval', async () => {
+  const line = (index: number) => JSON.stringify({ prompt: `Say ${index}.`, answer: String(index) });
+  const sets = { easy: 2, hard: 3 };
+  for (const [name, count] of Object.entries(sets))
+    writeFileSync(join(root, `${name}.jsonl`), Array.from({ length: count }, (_, i) => line(i)).join('\n'));
+  const paths = Object.keys(sets).map((name) => `${name}: ${join(root, `${name}.jsonl`)}`);
+  const task = ['task.name=jsonl', `task.path=${join(root, 'hard.jsonl')}`, `task.valPath={${paths.join(', ')}}`];
+  const options = `task.options={reward: module, module: ${parity}}`;
+  const file = join(root, 'outcomes.json');
+  const more = ['data.valMaxSamples=100', 'rollout.valKwargs.n=4', '--outcomes', file];
+  const { status, stdout, told } = await start('eval', run, '--json', ...task, options, ...more);
+  expect(status, told).toBe(0);
+  const outcomes = JSON.parse(readFileSync(file, 'utf8')) as { tries: number[][] };
+  const result = JSON.parse(stdout) as Record<string, unknown> & { sets: Record<string, object> };
+  const expected = ([name, problems]: [string, number], first: number) => {
+    const { mean, low, high } = passInterval(outcomes.tries.slice(first, first + problems));
+    expect(result.sets[name]).toMatchObject({ problems, passAt1: mean, passAt1Interval: [low, high] });
+  };
+  expected(['easy', 2], 0);
+  expected(['hard', 3], 2);
+  expect(result).toMatchObject(result.sets['easy']);
+});
+
 test('the outcomes of eval are in the order of the tries, not in that in which they end', async () => {
   const reward = join(root, 'reward.js');
   // A reward in which tries of odd length are right, and are scored much later than the others.

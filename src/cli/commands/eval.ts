@@ -2,11 +2,14 @@
 
 import { parseTrainConfig } from '../../extensions/yaml/index.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
+import { sourceOf } from '../../grpo/generate/validate.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { GrpoTrainer } from '../../grpo/trainer.ts';
 import type { Sample } from '../../grpo/update/batch.ts';
 import { greedyAcc, passAt1 } from '../../report/metricOf.ts';
 import { passInterval } from '../../report/passInterval.ts';
+import type { Task } from '../../tasks/task.ts';
+import { plural } from '../../ui/format.ts';
 import { oneFile, type ParsedArgs } from '../args.ts';
 import { writeWhole } from '../files.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
@@ -38,20 +41,22 @@ export const evaluate: Command = {
       const metrics = await whileEvaluating((onEvaluating) =>
         new GrpoTrainer({ config, task, engine, onEvaluating, onValidation }).validate({ greedy: true }),
       );
-      const pass = passAt1(metrics);
+      const sets = setsOf(seen, task, metrics);
+      for (const [name, set] of Object.entries(sets)) {
+        const [low, high] = set.passAt1Interval.map((end) => end.toFixed(3));
+        const which = Object.keys(sets).length > 1 ? `${name}, ` : '';
+        io.text(
+          `  ${config.model.path}, ${which}${plural(set.problems, 'problem')}: pass@1 ${set.passAt1?.toFixed(3)}, greedy ${set.greedy?.toFixed(3)}`,
+        );
+        io.text(`  95% interval of pass@1, over problems: ${low} to ${high}`);
+      }
+      if (typeof flags.outcomes === 'string') await writeWhole(flags.outcomes, `${JSON.stringify(outcomesOf(seen))}\n`);
       const byTemplate = accByTemplate(seen);
-      const outcomes = outcomesOf(seen);
-      const { low, high } = passInterval(outcomes.tries);
-      for (const line of accLines(metrics, config)) io.text(line);
-      io.text(`  95% interval of pass@1, over problems: ${low.toFixed(3)} to ${high.toFixed(3)}`);
-      if (typeof flags.outcomes === 'string') await writeWhole(flags.outcomes, `${JSON.stringify(outcomes)}\n`);
       for (const [template, acc] of byTemplate) io.text(`    ${template.padEnd(16)} ${acc.toFixed(3)}`);
       io.result({
         model: config.model.path,
-        problems: config.data.valMaxSamples,
-        passAt1: pass,
-        passAt1Interval: [low, high],
-        greedy: greedyAcc(metrics),
+        ...Object.values(sets)[0],
+        sets,
         byTemplate: Object.fromEntries(byTemplate),
         metrics,
       });
@@ -77,16 +82,26 @@ async function evaluatedConfig(path: string, overrides: string[], flags: ParsedA
   return config;
 }
 
-/** Returns one line with pass@1 and greedy accuracy per held-out set. Each line names the model, and the set if there are several. */
-function accLines(metrics: Metrics, { model, data }: TrainConfig): string[] {
-  const sources = Object.keys(metrics).flatMap((name) => /^val-core\/(.*)\/acc\/mean@\d+$/.exec(name)?.[1] ?? []);
-  return sources.map((source) => {
-    const own = Object.fromEntries(
-      Object.entries(metrics).filter(([name]) => name.startsWith(`val-core/${source}/acc/`)),
-    );
-    const name = sources.length > 1 ? `${source}, ` : '';
-    return `  ${model.path}, ${name}${data.valMaxSamples} problems: pass@1 ${passAt1(own)?.toFixed(3)}, greedy ${greedyAcc(own)?.toFixed(3)}`;
+/** Result of one held-out set. The interval is that of `passInterval`. */
+interface EvaluatedSet {
+  problems: number;
+  passAt1: number | undefined;
+  passAt1Interval: [number, number];
+  greedy: number | undefined;
+}
+
+/** Returns the result of each held-out set, by the set's name, in the order of the task. */
+function setsOf(samples: readonly Sample[], task: Task, metrics: Metrics): Record<string, EvaluatedSet> {
+  const sources = new Set(samples.map(({ problem }) => sourceOf(problem, task)));
+  const entries = [...sources].map((source): [string, EvaluatedSet] => {
+    const { problems, tries } = outcomesOf(samples.filter(({ problem }) => sourceOf(problem, task) === source));
+    const own = Object.entries(metrics).filter(([name]) => name.startsWith(`val-core/${source}/acc/`));
+    const line = Object.fromEntries(own);
+    const { low, high } = passInterval(tries);
+    const acc = { passAt1: passAt1(line), passAt1Interval: [low, high] as [number, number], greedy: greedyAcc(line) };
+    return [source, { problems: problems.length, ...acc }];
   });
+  return Object.fromEntries(entries);
 }
 
 /**

@@ -4,6 +4,7 @@ import { batchTable } from '../../grpo/config/rules.ts';
 import type { AdapterSummary } from '../../gpu/adapter.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { timedStep } from '../../extensions/checks/index.ts';
+import { givenHeldOut } from '../../grpo/generate/trainingSet.ts';
 import type { ModelConfig } from '../../model/config.ts';
 import type { LoraConfig } from '../../model/lora/config.ts';
 import { parameterCount } from '../../model/params.ts';
@@ -111,7 +112,8 @@ export async function sayEstimate(
   const isBound = timed.problems < atOnce;
   const step = secondsOf(timed) * (data.trainBatchSize / timed.problems);
   const perSample = timed.generationS / (timed.problems * rollout.n);
-  const evaluation = (greedy: number) => perSample * data.valMaxSamples * (rollout.valKwargs.n + greedy);
+  const heldOut = (await givenHeldOut(task, config)).length;
+  const evaluation = (greedy: number) => perSample * heldOut * (rollout.valKwargs.n + greedy);
   const { totalTrainingSteps: steps, testFreq, valBeforeTrain } = trainer;
   const between = testFreq > 0 ? Math.floor((steps - 1) / testFreq) : 0;
   const total = steps * step + between * evaluation(0) + (valBeforeTrain ? 2 : 1) * evaluation(1);

@@ -158,7 +158,8 @@ function sourceMetrics(source: string, answers: readonly Sample[][], n: number):
   };
 }
 
-const sourceOf = (problem: Problem, task: Task): string => problem.dataSource ?? task.name;
+/** Returns the name of a problem's held-out set, under which its metrics are logged. */
+export const sourceOf = (problem: Problem, task: Task): string => problem.dataSource ?? task.name;
 
 /** Returns the held-out problems. If the config says so, omits those whose prompt is too long. */
 async function heldOutProblems({ config, engine, task }: GenerationContext): Promise<Problem[]> {
