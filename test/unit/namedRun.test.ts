@@ -249,14 +249,25 @@ test('train: a run folder is resumed, wherever it is; a checkpoint is resumed fr
   expect(stepsOf(join(root, 'elsewhere', 'again'))).toEqual([1]);
 });
 
-// A second of training, so only in the full suite.
-const isFull = process.env['FULL_TESTS'] === '1';
-test.skipIf(!isFull)('compare: a complete run whose config has a removed key is not run again', async () => {
-  const out = join(root, 'compared');
-  const args = ['compare', run, '--algorithms', 'grpo', '--seeds', '1', '--out', out, 'trainer.totalTrainingSteps=1'];
+test.each([
+  ['a removed key', [], addRemovedKey],
+  ['a learning rate that the run has set', ['actor.optim.lr=auto'], () => {}],
+  [
+    'settings that the run has lowered',
+    ['model.lowerToFit=[rollout.maxNumSeqs]', 'rollout.maxNumSeqs=64'],
+    (folder: string) => {
+      const path = join(folder, 'config.yaml');
+      writeFileSync(path, readFileSync(path, 'utf8').replace('maxNumSeqs: 64', 'maxNumSeqs: 32'));
+    },
+  ],
+])('compare: a complete run is not run again if its config has %s', async (_, overrides, change) => {
+  const out = mkdtempSync(join(root, 'compared-'));
+  const settings = ['trainer.totalTrainingSteps=1', ...overrides];
+  const args = ['compare', run, '--algorithms', 'grpo', '--seeds', '1', '--out', out, ...settings];
   const first = await start(...args);
   expect(first.status, first.told).toBe(0);
-  addRemovedKey(join(out, 'grpo-seed-1'));
+  expect(first.stdout).toMatch(/^\| grpo \| [^|]+ \| 1 /m);
+  change(join(out, 'grpo-seed-1'));
   const { told } = await start(...args);
   expect(told).toContain('run 1/1: grpo-seed-1 is complete');
   expect((await start(...args, 'actor.optim.lr=1e-4')).told).not.toContain('is complete');

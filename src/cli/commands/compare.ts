@@ -7,6 +7,7 @@ import type { TrainConfig } from '../../grpo/config/types.ts';
 import { changedKeys, parseTrainConfig } from '../../extensions/yaml/index.ts';
 import { RECIPES } from '../../grpo/config/recipes.ts';
 import { batchTable } from '../../grpo/config/rules.ts';
+import { completedKeys } from '../../grpo/generate/trainingSet.ts';
 import { goalReached } from '../../grpo/stopWhen.ts';
 import { InputError } from '../../errors.ts';
 import { numberFlag, oneFile } from '../args.ts';
@@ -22,6 +23,7 @@ import { openTask } from '../run/openTask.ts';
 import { say } from '../run/progress.ts';
 import { writeReport } from '../run/reports.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
+import { withRewardFiles } from '../run/rewardFiles.ts';
 import { runTraining } from './train.ts';
 
 const ALGORITHMS = 'grpo,dr_grpo,dapo,gspo,cispo,sapo';
@@ -153,9 +155,10 @@ async function writeComparison({ out, base, configs, target, problems }: Written
   const all = await Promise.all(configs.map(async (seeds) => ({ ...(await runsOf(seeds)), problems })));
   const rows = comparedRows(all, target);
   const { trainBatchSize } = base.data;
+  const { lr } = base.actor.optim;
   const about =
     `${base.trainer.totalTrainingSteps} steps of ${trainBatchSize} prompts x ${base.rollout.n} samples from ` +
-    `${base.model.path}, learning rate ${base.actor.optim.lr}; pass@1 of ${problems} held-out problems. ` +
+    `${base.model.path}, learning rate ${lr === 'auto' ? 'by the size of the model' : lr}; pass@1 of ${problems} held-out problems. ` +
     `Loss, clip, aggregation and advantage are those of each algorithm; all other settings are the same. Target: ${target}. ` +
     'In brackets: the lowest and the highest value over the seeds. p is the p-value of a permutation test over the seeds.';
   const config = stringify(base);
@@ -186,8 +189,14 @@ async function historyOf(config: TrainConfig) {
   return (await isOf(folder, config)) ? folder.metrics() : [];
 }
 
-/** True if the folder has a run of this config, also if an earlier version of webgrpo wrote it. */
-async function isOf(folder: RunFolder, config: TrainConfig): Promise<boolean> {
+/**
+ * True if the folder has a run of this config, also if an earlier version of webgrpo wrote it. Values that the run itself has set, such as
+ * a learning rate of auto, do not count.
+ */
+async function isOf(folder: RunFolder, asked: TrainConfig): Promise<boolean> {
   const path = folder.file('config.yaml');
-  return existsSync(path) && changedKeys(await readText(path), config).length === 0;
+  if (!existsSync(path)) return false;
+  const config = await withRewardFiles(asked);
+  const set = completedKeys(config);
+  return changedKeys(await readText(path), config).every(({ key }) => set.includes(key));
 }

@@ -116,6 +116,15 @@ export function completedConfig(
   return withLr(withTotalSteps(withLowered(config, lowered?.values), task, tokenizer), model.config, isLora);
 }
 
+/** Returns the keys whose values `completedConfig` can set, so that a run's config differs in them from the config that was asked for. */
+export function completedKeys({ model, actor, trainer }: TrainConfig): string[] {
+  return [
+    ...(model.lowerToFit ?? []),
+    ...(actor.optim.lr === 'auto' ? ['actor.optim.lr'] : []),
+    ...(Number.isFinite(trainer.totalTrainingSteps) ? [] : ['trainer.totalTrainingSteps']),
+  ];
+}
+
 /** Returns the config with the settings that the engine has lowered. */
 export function withLowered(config: TrainConfig, lowered: LoweredSettings = {}): TrainConfig {
   const set: Tree = {};
