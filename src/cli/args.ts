@@ -2,6 +2,7 @@
 
 import { distance } from 'fastest-levenshtein';
 import { existsSync } from 'node:fs';
+import { homedir } from 'node:os';
 import { parseArgs } from 'node:util';
 import { InputError } from '../errors.ts';
 
@@ -30,7 +31,7 @@ export function readArgs(args: readonly string[], specs: Record<string, FlagSpec
       { type: value ? ('string' as const) : ('boolean' as const), multiple: repeatable },
     ]),
   );
-  const { values, positionals } = parse(args, options);
+  const { values, positionals } = parse(args.map(withHome), options);
   const isOverride = (word: string) => /^[\w.]+=/.test(word);
   const flags: ParsedArgs['flags'] = {};
   const lists: Record<string, string[]> = {};
@@ -45,6 +46,10 @@ export function readArgs(args: readonly string[], specs: Record<string, FlagSpec
     lists,
   };
 }
+
+/** Replaces "~" after "=" by the home folder. A shell replaces only a "~" with which a word begins. */
+const withHome = (word: string): string =>
+  word.replace(/^(--[\w-]+=|[\w.]+=)~(?=[\\/]|$)/, (_, key: string) => key + homedir());
 
 function parse(args: readonly string[], options: Record<string, { type: 'string' | 'boolean'; multiple: boolean }>) {
   try {

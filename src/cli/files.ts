@@ -1,6 +1,7 @@
 /** Reads and writes files that users name. Every error says what the user can do. */
 
 import { existsSync } from 'node:fs';
+import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { InputError } from '../errors.ts';
@@ -19,9 +20,11 @@ export const readBytes = (path: string): Promise<Uint8Array> => disk.read(shippe
 
 /**
  * Returns `path` if it exists; otherwise, for configs/ and checkpoints/, the same path inside this package if that exists. Shipped recipes
- * name their models relative to the package, so the installed command finds them from any working folder.
+ * name their models relative to the package, so the installed command finds them from any working folder. A leading "~" is the user's home
+ * folder.
  */
-export function shippedPath(path: string): string {
+export function shippedPath(given: string): string {
+  const path = given.replace(/^~(?=[\\/])/, homedir);
   if (existsSync(path) || !/^(configs|checkpoints)[\\/]/.test(path)) return path;
   let folder = dirname(fileURLToPath(import.meta.url));
   while (!existsSync(join(folder, 'package.json')) && folder !== dirname(folder)) folder = dirname(folder);

@@ -1,5 +1,5 @@
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync, appendFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { webgrpo } from '../commandLine.ts';
@@ -76,6 +76,9 @@ test('flags, overrides and files are distinguished', () => {
   expect(args.positionals).toEqual(['a.yaml']);
   expect(args.overrides).toEqual(['actor.optim.lr=1e-4']);
   expect(args.flags).toMatchObject({ json: true, model: 'm=1/x' });
+  const atHome = readArgs(['~/a.yaml', 'task.path=~/b', 'task.path=a~/b', '--model=~/m', '--json'], specs);
+  expect(atHome.overrides).toEqual([`task.path=${homedir()}/b`, 'task.path=a~/b']);
+  expect([atHome.positionals, atHome.flags['model']]).toEqual([['~/a.yaml'], `${homedir()}/m`]);
   expect(() => readArgs(['--nope'], specs)).toThrow(/'--nope'\. Known options: --json, --model\.$/);
   expect(() => readArgs(['--modle', 'x'], specs)).toThrow(/'--modle'\. Did you mean --model\? Known options: /);
   expect(() => readArgs(['--model'], specs)).toThrow(InputError);

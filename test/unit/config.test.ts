@@ -95,6 +95,14 @@ test.each(['algorithm.useKlInReward=true', 'reward.overlongBuffer.len=16'])(
   },
 );
 
+test.each(['algorithm.filterGroups.enable=true', 'algorithm.name=dapo', 'algorithm.replayBufferSize=8'])(
+  'groups of one sample, which never differ, cannot be filtered: %s',
+  (override) => {
+    expect(sentence(() => parse(MINIMAL, override, 'rollout.n=1'))).toContain('rollout.n is 1, but algorithm.filterG');
+    expect(() => parse(MINIMAL, override, 'rollout.n=2')).not.toThrow();
+  },
+);
+
 test.each([
   ['actor.optim.lrWarmup=1', 't.yaml: unknown key "actor.optim.lrWarmup". Did you mean "actor.optim.lrWarmupSteps"?'],
   ['actor.ppo_mini_batch_size=1', 'unknown key "actor.ppo_mini_batch_size". Did you mean "actor.ppoMiniBatchSize"?'],
@@ -113,6 +121,7 @@ test.each([
   ['actor.optim.optimizer=adafactor', '"actor.optim.optimizer" is "adafactor"; allowed: AdamW | SGD | SignSGD | Muon.'],
   ['actor.optim.momentum=0.9', 'actor.optim.momentum is set, but actor.optim.optimizer is AdamW, which has none'],
   ['actor.optim.lr=.nan', '"actor.optim.lr" is'],
+  ['trainer.defaultLocalDir=~/runs', 'trainer.defaultLocalDir is "~/runs", and a config file does not expand "~".'],
   ['engine=cuda', 't.yaml: "engine" is "cuda"; allowed: wgsl | tfjs.'],
   ['data=3', '"data" is 3'],
   ['actor.clipRatioC=1', 'clipRatioC is 1; allowed: above 1'],

@@ -3,11 +3,11 @@
  */
 
 import { createHash } from 'node:crypto';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { beforeAll, expect, test } from 'vitest';
-import { modelOf, runOf } from '../../src/cli/run/namedRun.ts';
+import { join, resolve } from 'node:path';
+import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import { modelOf, openTraining, runOf } from '../../src/cli/run/namedRun.ts';
 import { passInterval } from '../../src/report/passInterval.ts';
 import { metricsIn, RunningCommand, scriptedEngines, webgrpo } from '../commandLine.ts';
 
@@ -293,6 +293,26 @@ test('a folder or config that is not of a run ends in a sentence', async () => {
     expect(await of(...args, '--model', recipe)).toContain(
       `${recipe} is a config, not a model. Train it, then give the run folder.`,
     );
+});
+
+test.each([
+  ['.', run, undefined],
+  ['config.yaml', run, undefined],
+  ['../tiny', run, undefined],
+  ['checkpoints/..', run, undefined],
+  ['checkpoints/step-1', run, 'checkpoints/step-1'],
+  ['step-1', join(run, 'checkpoints'), 'step-1'],
+  ['.', checkpoint, '.'],
+])('inside a run, the path %s names it', async (path, folder, model) => {
+  const before = process.cwd();
+  onTestFinished(() => process.chdir(before));
+  process.chdir(folder);
+  const named = runOf(path);
+  expect([named && resolve(named.folder), named?.model]).toEqual([realpathSync(run), model ?? named?.folder]);
+  const { overrides } = await openTraining(path, []);
+  if (path !== 'config.yaml') expect(overrides.slice(0, 2).map((word) => word.split('=')[1])).toContain('"tiny"');
+  const parent = overrides.find((word) => word.startsWith('trainer.defaultLocalDir='));
+  if (parent) expect(resolve(JSON.parse(parent.split('=')[1]) as string)).toBe(realpathSync(root));
 });
 
 test('a folder with a config alone is not a run', () => {

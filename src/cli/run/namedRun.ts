@@ -26,12 +26,16 @@ const isRun = (folder: string): boolean =>
  * for any other path.
  */
 export function runOf(path: string): NamedRun | undefined {
-  const folder = basename(path) === CONFIG ? dirname(path) : path;
+  const folder = withName(basename(path) === CONFIG ? dirname(path) : path);
   if (isRun(folder)) return { folder, model: folder };
   const above = dirname(resolve(path));
   if (basename(above) !== 'checkpoints' || !existsSync(path) || !isRun(dirname(above))) return undefined;
-  return { folder: dirname(dirname(path)), model: path };
+  const upper = dirname(dirname(path));
+  return { folder: resolve(upper) === dirname(above) ? withName(upper) : dirname(above), model: path };
 }
+
+/** Returns the absolute path of a folder whose path does not end with its name, such as "." or ".."; otherwise the path itself. */
+const withName = (folder: string): string => (/^\.{0,2}$/.test(basename(folder)) ? resolve(folder) : folder);
 
 /** Returns the folder of the run that a path names; the path itself if it does not name a run. */
 export const runFolderOf = (path: string): string => runOf(path)?.folder ?? path;
@@ -86,7 +90,7 @@ export async function openTraining(
 
 function resumed(path: string, { folder, model }: NamedRun): string[] {
   if (basename(path) === CONFIG) return ['trainer.resumeMode=disable'];
-  const place = { name: basename(resolve(folder)), 'trainer.defaultLocalDir': dirname(folder) };
+  const place = { name: basename(folder), 'trainer.defaultLocalDir': dirname(folder) };
   const from =
     model === folder
       ? { 'trainer.resumeMode': 'auto' }

@@ -1,6 +1,6 @@
 /** Trains for the command line: prints lines on standard error, handles Ctrl-C, and writes rollouts, trackers and the report. */
 
-import { dirname, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { FolderGoneError, NotFiniteError } from '../../errors.ts';
 import { forget, keepStep } from '../../extensions/replay/index.ts';
 import type { Fault } from '../../grpo/health.ts';
@@ -25,7 +25,7 @@ import { onInterrupt } from '../process/interrupt.ts';
 import { isLarge, sayEstimate, sayPlan } from './plan.ts';
 import { Progress, repeatProgress, say, sayProgress, stepLine, timeLeft } from './progress.ts';
 import { writeRunReport } from './reports.ts';
-import { changesSince, noteTask, setLaterAside } from './resume.ts';
+import { changesSince, folderOfRun, noteTask, setLaterAside } from './resume.ts';
 import { openTrackers, type Tracker } from './trackers.ts';
 
 /** Result of a run. */
@@ -77,7 +77,7 @@ class ShownRun implements RunHost<RunSession> {
   constructor(parts: RunParts) {
     const { folder, config, from, waitsMs = [0, 1000] } = parts;
     this.#parts = parts;
-    const isOwn = from !== undefined && resolve(dirname(dirname(from))) === resolve(folder.path);
+    const isOwn = from !== undefined && folderOfRun(from) === resolve(folder.path);
     this.#run = new TrainingRun({ folder, config, from, waitsMs, isOwn }, this);
   }
 

@@ -140,6 +140,12 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
     say: 'rollout.n is {0}, but advEstimator "{1}" compares samples. Set it to 2 or more.',
   },
   {
+    keys: ['rollout.n', 'algorithm.filterGroups.enable', 'algorithm.replayBufferSize'],
+    when: ({ rollout, algorithm }) =>
+      rollout.n < 2 && (algorithm.filterGroups.enable === true || algorithm.replayBufferSize > 0),
+    say: 'rollout.n is {0}, but algorithm.filterGroups and algorithm.replayBufferSize keep groups whose samples differ. Set it to 2 or more.',
+  },
+  {
     keys: ['algorithm.useKlInReward', 'actor.useKlLoss'],
     when: (c) => c.algorithm.useKlInReward && c.actor.useKlLoss,
     say: 'algorithm.useKlInReward and actor.useKlLoss are both on, which counts the KL twice. Switch one off.',
@@ -258,6 +264,11 @@ const COURSE: readonly Rule<TrainConfig>[] = [
     say:
       'trainer.resumeMode is "resume_path", but trainer.resumeFromPath is missing. Set it to a checkpoint or run folder, or ' +
       'use resumeMode "auto".',
+  },
+  {
+    keys: ['trainer.defaultLocalDir'],
+    when: ({ trainer }) => /^~([\\/]|$)/.test(trainer.defaultLocalDir),
+    say: 'trainer.defaultLocalDir is "{0}", and a config file does not expand "~". Write the whole path.',
   },
   {
     keys: ['trainer.greaterIsBetter', 'trainer.metricForBestModel'],
