@@ -14,6 +14,13 @@ import { readMetrics, readProfile, readRollouts } from './readLog.ts';
 import type { LoggedRollout } from './rollouts.ts';
 import { type FileSystem, freeName, readFileText } from './fileSystem.ts';
 
+/** Logs with one file per step: folder, and name before the step's number. */
+const STEP_LOGS = [
+  ['rollouts', 'step'],
+  ['rollouts', 'val-step'],
+  ['profile', 'step'],
+] as const;
+
 /** Reads and writes the files of one run. */
 export class RunFolder {
   readonly files: FileSystem;
@@ -39,14 +46,17 @@ export class RunFolder {
   }
 
   /**
-   * Reopens the folder of a run that resumes after `step`. Deletes later logs, because the run repeats these steps. If `step` is 0, deletes
-   * the logs of step 0 too.
+   * Reopens the folder of a run that resumes after `step`. Deletes later logs (metrics, rollouts, profiles), because the run repeats these
+   * steps. If `step` is 0, deletes the logs of step 0 too. The data of failed steps stay.
    */
   static async reopen(files: FileSystem, path: string, step: number, config: unknown): Promise<RunFolder> {
     await files.tidy(path);
     const folder = new RunFolder(files, path);
-    const kept = (await folder.metrics()).filter((line) => step > 0 && line['training/global_step'] <= step);
-    await folder.writeMetrics(kept);
+    const isKept = (logged: number) => step > 0 && logged <= step;
+    await folder.writeMetrics((await folder.metrics()).filter((line) => isKept(line['training/global_step'])));
+    for (const [of, name] of STEP_LOGS)
+      for (const logged of await folder.stepsIn(of, name))
+        if (!isKept(logged)) await files.remove(folder.file(of, `${name}-${logged}.jsonl`));
     await folder.writeConfig(config);
     return folder;
   }
@@ -115,13 +125,17 @@ export class RunFolder {
     return (await this.stepFiles('profile')).flatMap(({ text, file }) => readProfile(text, file));
   }
 
-  /** Returns the texts of the files `<name>-N.jsonl` in a folder, in order of steps. */
-  private async stepFiles(folder: string, name = 'step'): Promise<{ text: string; file: string }[]> {
+  /** Returns the numbers N of the files `<name>-N.jsonl` in a folder, in ascending order. */
+  private async stepsIn(folder: string, name: string): Promise<number[]> {
     const files = await this.files.list(this.file(folder));
     const pattern = new RegExp(`^${name}-(\\d+)\\.jsonl$`);
     const steps = files.flatMap((file) => pattern.exec(file)?.[1] ?? []).map(Number);
-    steps.sort((a, b) => a - b);
-    const paths = steps.map((step) => this.file(folder, `${name}-${step}.jsonl`));
+    return steps.sort((a, b) => a - b);
+  }
+
+  /** Returns the texts of the files `<name>-N.jsonl` in a folder, in order of steps. */
+  private async stepFiles(folder: string, name = 'step'): Promise<{ text: string; file: string }[]> {
+    const paths = (await this.stepsIn(folder, name)).map((step) => this.file(folder, `${name}-${step}.jsonl`));
     return Promise.all(paths.map(async (file) => ({ file, text: await readFileText(this.files, file) })));
   }
 

@@ -199,6 +199,22 @@ test('a run resumed before its first step evaluates again, and logs that once', 
   expect(await folder.metrics()).toEqual([]);
 });
 
+test.each([1, 0])('logs of steps after %i are deleted, and those of failed steps stay', async (step) => {
+  for (const logged of [0, 1, 2, 10]) {
+    await folder.appendMetrics(line(logged, 0.5));
+    for (const name of ['rollouts/step', 'rollouts/val-step', 'profile/step'])
+      await disk.write(folder.file(`${name}-${logged}.jsonl`), '{}');
+  }
+  const failed = await folder.writeError(2, [{}]);
+  const reopened = await RunFolder.reopen(disk, folder.path, step, {});
+  const left = step === 0 ? [] : [0, 1];
+  const names = (of: string[]) => left.flatMap((logged) => of.map((name) => `${name}-${logged}.jsonl`)).sort();
+  expect(readdirSync(folder.file('rollouts')).sort()).toEqual(names(['step', 'val-step']));
+  expect(readdirSync(folder.file('profile')).sort()).toEqual(names(['step']));
+  expect((await reopened.metrics()).map((kept) => kept['training/global_step'])).toEqual(left);
+  expect(existsSync(failed)).toBe(true);
+});
+
 test('checkpoints after the resumed one are renamed', async () => {
   for (const step of [5, 10, 15]) await save(step);
   await setLaterAside(folder, 10);
