@@ -92,7 +92,7 @@ async function update(engine: TrainerEngine, config: TrainConfig, samples: Sampl
   const ones = samples.map(({ trajectory }) => trajectory.logProbs.map((x) => x - 0.2));
   const tokens = stepTokens(config, samples, { refLogProbs: ones, baselines: samples.map(() => 0) });
   const updater = new PolicyUpdater(config, { ...engine, model: watched }, custom);
-  const result = await updater.update(samples, tokens, { step: 0, updates: 0 });
+  const result = await updater.update(samples, tokens, { step: 0 });
   const after = { weights: await real.exportWeights(), moments: await real.exportOptimizer() };
   await real.importWeights(weights);
   await real.importOptimizer(moments);

@@ -109,6 +109,8 @@ test('TRL: schedules, warm-up by share, template variables and truncation', () =
   const share = of('actor.optim.lrWarmupStepsRatio=0.25');
   expect(share.settings).toMatchObject({ warmup_steps: updates / 4, lr_scheduler_type: 'constant_with_warmup' });
   expect(share.notCarried.join()).not.toContain('lrWarmupStepsRatio');
+  const { max_steps, warmup_steps } = of('trainer.totalTrainingSteps=8', 'actor.optim.lrWarmupSteps=2').settings;
+  expect(warmup_steps).toBe((max_steps as number) / 4);
   expect(of().settings).not.toHaveProperty('chat_template_kwargs');
   const thinking = trlScript(of('data.chatTemplateKwargs={enable_thinking: false}'), false);
   expect(thinking).toContain('chat_template_kwargs={"enable_thinking": False},');

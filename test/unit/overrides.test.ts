@@ -72,7 +72,7 @@ test('the share of warm-up updates is used if it is the only one set, in a super
   const short = (totalTrainingSteps: number, optim = {}) =>
     resolveSftConfig({ name: 't', optim, trainer: { totalTrainingSteps } }).optim.lrWarmupSteps;
   expect([21, 20, 15, 1].map((steps) => short(steps))).toEqual([20, 2, 1, 0]);
-  expect(() => short(15, { lrWarmupSteps: 20 })).toThrow("below the run's 15 updates. Lower it");
+  expect(() => short(15, { lrWarmupSteps: 20 })).toThrow("below the run's 15 steps. Lower it");
 });
 
 test('overridden settings are reported in a line, and so is a file that differs from the recipe it names', () => {

@@ -5,7 +5,14 @@ import { policyLossSpec } from '../../src/grpo/update/lossSpec.ts';
 import { keyDocs } from '../../src/grpo/config/keys.ts';
 import { TRAIN_SCHEMA } from '../../src/grpo/config/schema/index.ts';
 import { POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
-import { defaultLr, lrFactor, type LrSchedule, warmupSteps, withLr } from '../../src/grpo/update/learningRate.ts';
+import {
+  defaultLr,
+  lrFactor,
+  type LrSchedule,
+  scheduledLr,
+  warmupSteps,
+  withLr,
+} from '../../src/grpo/update/learningRate.ts';
 import { lengthPenalties, maskTruncated, overlongPenalty, updateEntropy } from '../../src/grpo/advantages/shaping.ts';
 import { TINY_CONFIG } from '../tinyConfig.ts';
 
@@ -104,6 +111,11 @@ test('warm-up, cosine to the floor, constant', () => {
   // The number of warm-up steps is verl's: lr_warmup_steps if it is above 0, otherwise int(ratio x total).
   expect(warmupSteps({ lrWarmupSteps: 0, lrWarmupStepsRatio: 0.1 }, 79)).toBe(7);
   expect(warmupSteps({ lrWarmupSteps: 3, lrWarmupStepsRatio: 0.1 }, 79)).toBe(3);
+  // As in verl, a schedule counts training steps, however many updates a step has.
+  const optim = { lr: 1, lrWarmupSteps: 2, lrSchedulerType: 'linear' } as const;
+  const steps = { data: { trainBatchSize: 8 }, trainer: { totalTrainingSteps: 6 } };
+  const run = resolveTrainConfig({ name: 't', model: { path: 'm' }, actor: { ppoMiniBatchSize: 2, optim }, ...steps });
+  expect([0, 1, 2, 3, 6].map((step) => scheduledLr(run, step))).toEqual([0.5, 1, 1, 0.75, 0]);
   expect(() => lrFactor({ ...cosine, totalTrainingSteps: 4 }, 5)).toThrow(
     'A cosine schedule needs totalTrainingSteps above lrWarmupSteps (4), but it is 4.',
   );

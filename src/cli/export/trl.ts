@@ -48,7 +48,7 @@ const isPlainCosine = ({ minLrRatio, numCycles }: TrainConfig['actor']['optim'])
   minLrRatio === 0 && numCycles === 0.5;
 /** Returns the number of warm-up updates, whether the config gives it as a number or as a ratio. */
 const warmup = (config: TrainConfig) =>
-  warmupSteps(config.actor.optim, config.trainer.totalTrainingSteps * updatesOf(config));
+  warmupSteps(config.actor.optim, config.trainer.totalTrainingSteps) * updatesOf(config);
 const ifAdaptive = (key: 'entropyCoeffDelta' | 'entropyCoeffMin' | 'entropyCoeffMax') => (config: TrainConfig) =>
   config.actor.entropyTarget === undefined ? undefined : config.actor[key];
 

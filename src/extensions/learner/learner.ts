@@ -9,6 +9,7 @@ import { withLowered } from '../../grpo/generate/trainingSet.ts';
 import { type Metrics, rolloutProbsDiff } from '../../grpo/metrics.ts';
 import type { Checkpoint, TrainerEngine, TrainerState } from '../../grpo/types.ts';
 import { gatherEntries, type MiniBatch, type Sample, scatterEntries } from '../../grpo/update/batch.ts';
+import { batchTable } from '../../grpo/config/rules.ts';
 import { optimizerOptions, scheduledLr, withLr } from '../../grpo/update/learningRate.ts';
 import { lossValue, type PolicyData, PolicyGradient, tokenOutputs } from '../../grpo/update/policyGradient.ts';
 import { packedRows, policyData, type RowLimits } from './rows.ts';
@@ -166,7 +167,7 @@ export class Learner {
         throw new InputError(
           'optimStep: there is no gradient. Call forwardBackward before it, or await the one that failed.',
         );
-      const lr = options.lr ?? scheduledLr(this.config, this.#updates);
+      const lr = options.lr ?? scheduledLr(this.config, Math.floor(this.#updates / batchTable(this.config).updates));
       const { model, rollout } = this.engine;
       const { gradNorm, skipped } = await model
         .optimizerStep(optimizerOptions(config, lr))

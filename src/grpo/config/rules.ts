@@ -357,21 +357,21 @@ type Optim = OptimizerKeys & { lrSchedulerType: string; lrWarmupSteps: number; l
  * Rules of an optimizer and of its schedule. A key that the chosen optimizer does not read must not be set.
  * @param part path of the optimizer's part of the config
  */
-export function optimRules<C>(part: string, of: (config: C) => Optim, updatesOf: (config: C) => number): Rule<C>[] {
+export function optimRules<C>(part: string, of: (config: C) => Optim, stepsOf: (config: C) => number): Rule<C>[] {
   const unread = (key: 'momentum' | 'nesterov'): Rule<C> => ({
     keys: [`${part}.${key}`, `${part}.optimizer`],
     when: (c) => of(c)[key] !== undefined && ['AdamW', 'SignSGD'].includes(of(c).optimizer),
     say: `${part}.${key} is set, but ${part}.optimizer is {1}, which has none. Leave the key out, or use SGD or Muon.`,
   });
-  const schedule = (key: 'lrWarmupSteps' | 'lrWarmupStepsRatio', allowed: (updates: number) => string): Rule<C> => ({
+  const schedule = (key: 'lrWarmupSteps' | 'lrWarmupStepsRatio', allowed: (steps: number) => string): Rule<C> => ({
     keys: [`${part}.${key}`],
     when: (c) =>
       of(c).lrSchedulerType !== 'constant' &&
       of(c).lrWarmupSteps > 0 === (key === 'lrWarmupSteps') &&
-      ![0, Infinity].includes(updatesOf(c)) &&
-      updatesOf(c) <= warmupSteps(of(c), updatesOf(c)),
+      ![0, Infinity].includes(stepsOf(c)) &&
+      stepsOf(c) <= warmupSteps(of(c), stepsOf(c)),
     say: (c) =>
-      `${part}.${key} is ${of(c)[key]}, but a ${of(c).lrSchedulerType} schedule needs it below ${allowed(updatesOf(c))}. ` +
+      `${part}.${key} is ${of(c)[key]}, but a ${of(c).lrSchedulerType} schedule needs it below ${allowed(stepsOf(c))}. ` +
       `Lower it, or set ${part}.lrSchedulerType: constant.`,
   });
   return [
@@ -382,7 +382,7 @@ export function optimRules<C>(part: string, of: (config: C) => Optim, updatesOf:
       when: (c) => of(c).optimizer === 'SGD' && of(c).nesterov === true && !of(c).momentum,
       say: `${part}.nesterov is true, but SGD has no momentum. Set ${part}.momentum, say 0.9.`,
     },
-    schedule('lrWarmupSteps', (updates) => `the run's ${updates} updates`),
+    schedule('lrWarmupSteps', (steps) => `the run's ${steps} steps`),
     schedule('lrWarmupStepsRatio', () => '1'),
   ];
 }
@@ -398,7 +398,7 @@ const TRAIN_RULES: readonly Rule<TrainConfig>[] = [
   ...optimRules<TrainConfig>(
     'actor.optim',
     (c) => c.actor.optim,
-    (c) => c.trainer.totalTrainingSteps * batchTable(c).updates,
+    (c) => c.trainer.totalTrainingSteps,
   ),
 ];
 

@@ -1,4 +1,4 @@
-/** Learning-rate schedules: the factor by which the peak rate is multiplied at each optimizer step. */
+/** Learning-rate schedules: the factor by which the peak rate is multiplied at each training step. */
 
 import type { ModelConfig } from '../../model/config.ts';
 import type { OptimizerOptions } from '../../model/engine.ts';
@@ -48,9 +48,9 @@ export interface LrSchedule {
    * or as a line ('linear', Hugging Face's).
    */
   lrSchedulerType: 'constant' | 'cosine' | 'linear';
-  /** Number of optimizer steps of the linear rise from 0 to the peak. */
+  /** Number of steps of the linear rise from 0 to the peak. */
   lrWarmupSteps: number;
-  /** Number of optimizer steps in the full run; cosine and linear need it. */
+  /** Number of steps in the full run; cosine and linear need it. */
   totalTrainingSteps: number;
   /** Share of the peak at which cosine and linear end. */
   minLrRatio: number;
@@ -59,18 +59,18 @@ export interface LrSchedule {
 }
 
 /**
- * Number of updates of the linear rise, from verl's two keys: lrWarmupSteps if it is above 0, otherwise
- * lrWarmupStepsRatio of all updates.
+ * Number of steps of the linear rise, from verl's two keys: lrWarmupSteps if it is above 0, otherwise
+ * lrWarmupStepsRatio of all steps.
  */
 export function warmupSteps(
   { lrWarmupSteps, lrWarmupStepsRatio }: { lrWarmupSteps: number; lrWarmupStepsRatio: number },
-  totalUpdates: number,
+  totalSteps: number,
 ): number {
-  return lrWarmupSteps > 0 ? lrWarmupSteps : Math.floor(lrWarmupStepsRatio * totalUpdates);
+  return lrWarmupSteps > 0 ? lrWarmupSteps : Math.floor(lrWarmupStepsRatio * totalSteps);
 }
 
 /**
- * Factor of the peak learning rate at optimizer step 0, 1, 2, ... The first warm-up step has (step + 1) / warm-up
+ * Factor of the peak learning rate at step 0, 1, 2, ... The first warm-up step has (step + 1) / warm-up
  * instead of 0, so no update is wasted.
  */
 export function lrFactor(schedule: LrSchedule, step: number): number {
@@ -88,16 +88,12 @@ export function lrFactor(schedule: LrSchedule, step: number): number {
   return minLrRatio + (1 - minLrRatio) * Math.max(cosine, 0);
 }
 
-/** Learning rate at optimizer step 0, 1, 2, ... of a run. */
-export function scheduledLr(config: TrainConfig, update: number): number {
-  const { actor, data, trainer } = config;
-  const { lrSchedulerType, minLrRatio, numCycles, ...warmup } = actor.optim;
-  const perStep = Math.ceil(data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
-  const totalTrainingSteps = perStep * trainer.totalTrainingSteps;
+/** Learning rate of all updates of training step 0, 1, 2, ... of a run, as in verl. */
+export function scheduledLr(config: TrainConfig, step: number): number {
+  const { lrSchedulerType, minLrRatio, numCycles, ...warmup } = config.actor.optim;
+  const { totalTrainingSteps } = config.trainer;
   const lrWarmupSteps = warmupSteps(warmup, totalTrainingSteps);
-  return (
-    peakLr(config) * lrFactor({ lrSchedulerType, lrWarmupSteps, minLrRatio, numCycles, totalTrainingSteps }, update)
-  );
+  return peakLr(config) * lrFactor({ lrSchedulerType, lrWarmupSteps, minLrRatio, numCycles, totalTrainingSteps }, step);
 }
 
 /** Options of the model's optimizer step from a config. */

@@ -70,7 +70,7 @@ export class PolicyUpdater {
   async update(
     samples: Sample[],
     tokens: StepTokens,
-    state: Pick<TrainerState, 'step' | 'updates' | 'entropy'>,
+    state: Pick<TrainerState, 'step' | 'entropy'>,
     done?: AccumulatedMiniBatch[],
   ): Promise<UpdateResult> {
     const adaptive = this.#config.actor.entropyTarget !== undefined;
@@ -78,12 +78,12 @@ export class PolicyUpdater {
     const step = this.#stepOf(samples, tokens, state.step + 1);
     const all: Metrics[] = [];
     let trainedTokens = 0;
+    const lr = scheduledLr(this.#config, state.step);
     let next = this.#prepare(step, 0);
     for (let index = 0; next; index++) {
       const { batch }: PreparedMiniBatch = next;
       trainedTokens += batch.entrySample.length;
       const entropyCoeff = entropyCoeffOf(this.#config, entropy);
-      const lr = scheduledLr(this.#config, state.updates + index);
       const updated = await this.#miniBatch(step, index, next, { lr, entropyCoeff });
       const { metrics, bonusEntropy, prepared } = updated;
       done?.push(updated.done);

@@ -62,9 +62,14 @@ const optim = part({
     verl: 'actor_rollout_ref.actor.optim.lr_scheduler_type',
     trl: 'lr_scheduler_type',
   }),
-  lrWarmupSteps: countOrOff(0, 'updates', { why: 'Linear rise from 0 to lr.', verl: '=', trl: 'warmup_steps' }),
-  lrWarmupStepsRatio: number(0, SHARE, 'share of all updates', {
-    why: 'Warm-up as a share of all updates. lrWarmupSteps above 0 wins.',
+  lrWarmupSteps: countOrOff(0, 'steps', {
+    why: 'Linear rise from 0 to lr. All updates of a step have one rate.',
+    verl: '=',
+    trl: 'warmup_steps',
+    note: 'TRL counts updates',
+  }),
+  lrWarmupStepsRatio: number(0, SHARE, 'share of all steps', {
+    why: 'Warm-up as a share of all steps. lrWarmupSteps above 0 wins.',
     verl: '=',
     trl: 'warmup_ratio',
   }),
