@@ -4,6 +4,7 @@
  */
 
 import { NotFiniteError, type UserCodeError } from '../errors.ts';
+import { isErrorText } from '../tasks/toolOutput.ts';
 import type { TrainConfig } from './config/types.ts';
 import type { Metrics } from './metrics.ts';
 import type { StatefulPart } from './parts.ts';
@@ -176,7 +177,7 @@ export class SampleFaults {
 export function commonError(samples: readonly Pick<Sample, 'messages'>[]): string | undefined {
   const counts = new Map<string, number>();
   for (const { role, content } of samples.flatMap(({ messages }) => messages))
-    if (role !== 'assistant' && content.startsWith('Error')) counts.set(content, (counts.get(content) ?? 0) + 1);
+    if (role !== 'assistant' && isErrorText(content)) counts.set(content, (counts.get(content) ?? 0) + 1);
   const [most] = [...counts].sort(([, a], [, b]) => b - a);
   return most?.[0].slice(0, SHOWN_ERROR);
 }

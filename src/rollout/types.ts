@@ -208,7 +208,7 @@ export interface Trajectory extends SampleArrays {
   numTurns: number;
   /** Number of tool calls that were run, failed ones included. */
   numToolCalls: number;
-  /** Number of tool calls that failed: unreadable, unknown tool, exception, timeout. */
+  /** Number of tool calls that failed: unreadable, unknown tool, exception, timeout, or a text that starts with "Error:". */
   numToolErrors: number;
   /** Number of texts that tools and the environment returned, for metrics alone. Undefined if they ran outside of this program. */
   numToolOutputs?: number;

@@ -21,6 +21,9 @@ export const TOOL_RETURNED = 'tool returned';
 /** Thrown for NaN or Infinity in a tool's output. The model's arguments can cause these values, for example by a division by zero. */
 class NotFiniteOutput extends Error {}
 
+/** True if a tool reports by its text that the call failed. Another text about errors, such as "Errors: 0", is a result. */
+export const isErrorText = (text: string): boolean => text.startsWith('Error:');
+
 /** A tool's output as the agent loop uses it. */
 export interface ReadOutput {
   text: string;

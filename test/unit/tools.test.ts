@@ -324,6 +324,7 @@ describe('what tools may send', () => {
 
   test.each([
     ['42', '42'],
+    ['Errors: 0', 'Errors: 0'],
     [42, '42'],
     [true, 'true'],
     [null, 'null'],

@@ -2,6 +2,7 @@
 
 import { type Answer, type Exchange, finalAnswer, nameOf } from '../../state/ask.ts';
 import type { Message } from '../../../src/tasks/task.ts';
+import { isErrorText } from '../../../src/tasks/toolOutput.ts';
 import { TurnText } from './turnText.tsx';
 
 const ENDS: Record<string, string> = {
@@ -66,7 +67,7 @@ function MessageView({ message: { role, content } }: { message: Message }) {
         <TurnText text={content} />
       </p>
     );
-  const failed = content.startsWith('Error');
+  const failed = isErrorText(content);
   return (
     <p class={`message tool ${failed ? 'failed' : ''}`}>
       <span class="who">{role === 'tool' ? 'tool result' : 'game'}</span>

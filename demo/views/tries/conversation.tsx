@@ -2,6 +2,7 @@
 
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import type { Message } from '../../../src/tasks/task.ts';
+import { isErrorText } from '../../../src/tasks/toolOutput.ts';
 import { CALL, readCall } from '../../state/tries/calls.ts';
 
 const PARTS = new RegExp(`(${CALL.source})`);
@@ -31,7 +32,7 @@ function Said({ message: { role, content }, tool }: { message: Message; tool: st
     );
   const who = role === 'tool' ? `${tool} result` : role === 'user' ? 'environment' : role;
   return (
-    <p class={`message tool${content.startsWith('Error') ? ' failed' : ''}`}>
+    <p class={`message tool${isErrorText(content) ? ' failed' : ''}`}>
       <span class="who">{who}: </span>
       {content}
     </p>

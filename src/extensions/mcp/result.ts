@@ -1,12 +1,13 @@
 /** Converts the result of an MCP tool call to the text that the model reads. */
 
 import { isObject } from '../../tasks/toolSchema.ts';
+import { isErrorText } from '../../tasks/toolOutput.ts';
 
 type Json = Record<string, unknown>;
 
 /**
  * Returns the texts of a result unchanged, with one line for each image, audio or file in it. A result without text returns
- * `structuredContent` as JSON. The text starts with "Error" if the server reports that the tool failed.
+ * `structuredContent` as JSON. The text starts with "Error:" if the server reports that the tool failed.
  * @param most maximum number of characters to keep at each end of the text; the run truncates further, to maxResponseLength
  */
 export function resultText(result: unknown, most: number): string {
@@ -15,7 +16,7 @@ export function resultText(result: unknown, most: number): string {
   const hasText = blocks.some((text) => text !== '');
   const text = hasText || structuredContent === undefined ? blocks.join('\n') : JSON.stringify(structuredContent);
   const kept = keepEnds(text, most);
-  return isError === true && !kept.startsWith('Error') ? `Error: ${kept || 'the tool failed'}` : kept;
+  return isError === true && !isErrorText(kept) ? `Error: ${kept || 'the tool failed'}` : kept;
 }
 
 /** Returns a copy of the first and the last `most` characters, so that a long text can be freed. */

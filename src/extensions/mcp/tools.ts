@@ -4,6 +4,7 @@ import { InputError } from '../../errors.ts';
 import { isLoopback } from '../../model/checkpoint/loopback.ts';
 import type { Tool, ToolContext, TruncateSide } from '../../tasks/tool.ts';
 import { isObject } from '../../tasks/toolSchema.ts';
+import { isErrorText } from '../../tasks/toolOutput.ts';
 import { limiter } from '../../tasks/limiter.ts';
 import { resultText } from './result.ts';
 import { cutText, type Notes, readInputSchema } from './schema.ts';
@@ -98,7 +99,7 @@ export async function mcpTools(server: string | URL | McpCommand, options: McpOp
         stats.calls++;
         try {
           const text = resultText(await used.call(tool, args, signal), options.maxResponseLength ?? KEPT_CHARACTERS);
-          if (text.startsWith('Error')) stats.errors++;
+          if (isErrorText(text)) stats.errors++;
           return text;
         } catch (error) {
           stats.errors++;

@@ -19,7 +19,7 @@ export type McpServer = URL | McpCommand;
 export interface McpStats {
   /** Number of tool calls. */
   calls: number;
-  /** Number of calls that failed or whose text starts with "Error". */
+  /** Number of calls that failed or whose text starts with "Error:". */
   errors: number;
   /** Number of connections that were opened. */
   connections: number;

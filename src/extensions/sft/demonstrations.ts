@@ -12,6 +12,7 @@ import type { Gsm8kProblem } from '../../tasks/gsm8k/task.ts';
 import { TEMPLATES } from '../../tasks/gsm8k/templates.ts';
 import type { Rng } from '../../tasks/random.ts';
 import type { Message } from '../../tasks/task.ts';
+import { isErrorText } from '../../tasks/toolOutput.ts';
 import { calculate } from '../../tasks/tools/calculator.ts';
 
 interface ErrorRates {
@@ -85,7 +86,7 @@ function runTrace(program: string[], answer: string): Trace | null {
       calls.map((call) => call.result),
     );
     const result = calculate(expression);
-    if (result.startsWith('Error')) return null;
+    if (isErrorText(result)) return null;
     calls.push({ expression, result });
   }
   return { calls, final: `#### ${calls.at(-1)?.result ?? answer}` };

@@ -5,7 +5,7 @@
 
 import { describe, isA, UserCodeError } from '../../errors.ts';
 import type { SampleContext, Tool, TruncateSide } from '../../tasks/tool.ts';
-import { readToolOutput, TOOL_RETURNED } from '../../tasks/toolOutput.ts';
+import { isErrorText, readToolOutput, TOOL_RETURNED } from '../../tasks/toolOutput.ts';
 import { onAbort } from './onAbort.ts';
 import type { ToolCall } from './parser.ts';
 
@@ -25,6 +25,7 @@ export interface ToolResult {
   text: string;
   /** True if the text was truncated at `maxToolResponseLength`. */
   truncated?: true;
+  /** True if there was a failure, or if the tool's text starts with "Error:". */
   failed: boolean;
   failure?: CallFailure;
   /** Reward that the tool's `execute` returned together with its text. */
@@ -79,7 +80,7 @@ export async function runTool(call: ToolCall, tools: readonly Tool[], host: Tool
       const run = (signal: AbortSignal) => execute(tool, call.args, host, signal);
       const output = await withTimeLimit(tool.name, run, toolLimits.toolTimeoutMs, host.signal);
       const { text, ...more } = readToolOutput(tool.name, call.args, output);
-      return { ...truncate(text, toolLimits), failed: text.startsWith('Error'), ...more };
+      return { ...truncate(text, toolLimits), failed: isErrorText(text), ...more };
     } catch (error) {
       if (isA(error, UserCodeError) && error.kind === TOOL_RETURNED) throw error;
       if (left > 0 && !host.signal.aborted) continue;
