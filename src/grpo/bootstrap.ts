@@ -12,7 +12,7 @@ export interface AnsweredProblem {
   /** [n] outcomes, without NaN. */
   accs: readonly number[];
   /**
-   * [n] predicted answers. Undefined = the reward function returned no prediction; each such answer is a separate vote.
+   * [n] predicted answers. Undefined = the reward function returned no prediction; such answers vote together, as in verl.
    */
   preds: readonly (string | undefined)[];
 }

@@ -186,6 +186,10 @@ test('best, worst and majority of k by bootstrap: their expectation, verl names,
   ]);
   expect(agreed['val-core/t/acc/maj@8/mean']).toBeGreaterThan(0.99);
   expect(agreed['val-core/t/acc/best@8/mean']).toBe(1);
+  // Answers without a prediction vote together, as in verl: here five of eight.
+  const silent = [...Array<undefined>(5).fill(undefined), '1', '1', '1'];
+  const outvoted = bootstrapMetrics('t', [{ accs: [0, 0, 0, 0, 0, 1, 1, 1], preds: silent }]);
+  expect(outvoted['val-core/t/acc/maj@8/mean']).toBeLessThan(0.35);
   expect(bootstrapMetrics('t', [{ accs, preds: ['7', '5', '5', undefined] }])).toEqual(metrics); // seeded
   expect(Object.keys(bootstrapMetrics('t', [{ accs: [1, 0], preds: [undefined, undefined] }])).join()).not.toContain(
     'maj',

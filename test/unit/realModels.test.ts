@@ -204,10 +204,17 @@ test.each([
   ['#### 12 apples, 3 each', '12', 1, 0],
   ['none', '12', 0, 0],
   ['It costs $-3.50', '-3.50', 0, 1],
+  ['It is 18...', '18', 0, 1],
+  ['The share is .5', '.5', 0, 1],
 ])('"%s" against %s: strict %i, flexible %i', (response, answer, strict, flexible) => {
   const sample = { response, problem: { answer }, numToolCalls: 0, numToolErrors: 0 } as ScoredSample;
   expect(gsm8kReward(sample).acc).toBe(strict);
   expect(gsm8kReward(sample, undefined, 'flexible').acc).toBe(flexible);
+});
+
+test('a full stop after the answer of a file is no part of the number', () => {
+  const line = JSON.stringify({ question: 'How many?', answer: '#### 1,800.' });
+  expect(parseGsm8kJsonl(line, 'x.jsonl')[0].answer).toBe('1800');
 });
 
 test('a parser that does not exist is refused', () => {

@@ -109,8 +109,13 @@ test('countdown: only the given numbers, each once, count', () => {
     numbers: [1, 3, 8],
     solution: '3*8+1',
   };
-  const score = (answer: string) =>
-    (task.reward(scored(`<answer>${answer}</answer>`, { problem })) as { score: number }).score;
+  const scoreOf = (of: CountdownProblem, answer: string) =>
+    (task.reward(scored(`<answer>${answer}</answer>`, { problem: of })) as { score: number }).score;
+  const score = (answer: string) => scoreOf(problem, answer);
+  // A quotient near 0 does not hide numbers that the target does not need.
+  const hiding = { ...problem, numbers: [1, 2, 3, 50, 75], answer: '5' };
+  expect(scoreOf(hiding, '2+3+1/50/75')).toBe(0.1);
+  expect(scoreOf({ ...problem, numbers: [1, 3, 3], answer: '1' }, '1/3*3')).toBe(1);
   expect(['3*8+1', '1 + 8*3', '(3*8)+1'].map(score)).toEqual([1, 1, 1]);
   expect(['3+8+1', '3*8-1'].map(score)).toEqual([0.1, 0.1]);
   expect(['25', '3*8+1+0', '5*5', '3*8+1;', 'globalThis', '', '3*8+1=25', '38+1'].map(score)).toEqual(Array(8).fill(0));

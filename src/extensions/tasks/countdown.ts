@@ -9,7 +9,7 @@ import { Levels } from './levels.ts';
 import type { Rng } from '../../tasks/random.ts';
 import { splitTask } from './split.ts';
 import type { Problem, Reward, ScoredSample, SyncTask } from '../../tasks/task.ts';
-import { calculate } from '../../tasks/tools/calculator.ts';
+import { evaluate } from '../../tasks/tools/calculator.ts';
 
 export const COUNTDOWN_OPTIONS = {
   /** Minimum and maximum count of the numbers that a problem gives. */
@@ -83,8 +83,9 @@ function drawProblem(rng: Rng, { minNumbers, maxNumbers, maxNumber, maxTarget }:
   for (let tries = 0; tries < MAX_DRAWS; tries++) {
     const numbers = Array.from({ length: rng.int(minNumbers, maxNumbers) }, () => rng.int(1, maxNumber));
     const solution = randomExpression(numbers, rng);
-    const target = Number(calculate(solution));
-    if (Number.isInteger(target) && target > 0 && target <= maxTarget && !numbers.includes(target))
+    const value = evaluate(solution);
+    const target = Math.round(value);
+    if (Math.abs(value - target) < TOLERANCE && target > 0 && target <= maxTarget && !numbers.includes(target))
       return { numbers, solution, target };
   }
   throw new InputError(
@@ -101,12 +102,15 @@ function randomExpression(numbers: number[], rng: Rng): string {
   return text;
 }
 
+/** Largest distance of a right expression from the target. A quotient such as 1/3 is not exact in floating point. */
+const TOLERANCE = 1e-5;
+
 /** Scores the last `<answer>...</answer>` of a response. It is right if it uses each number once and has the target value. */
 function countdownReward({ problem, response }: ScoredSample, formatScore: number): Reward {
   const written = [...response.matchAll(/<answer>([^<]*)<\/answer>/g)].at(-1)?.[1].replaceAll(' ', '');
   const { numbers } = problem as CountdownProblem;
   const formed = written !== undefined && usesEachOnce(written, numbers);
-  const acc = formed && calculate(written) === problem.answer ? 1 : 0;
+  const acc = formed && Math.abs(evaluate(written) - Number(problem.answer)) < TOLERANCE ? 1 : 0;
   const extra = { formed: formed ? 1 : 0 };
   return { score: acc || (formed ? formatScore : 0), acc, extra, ...(written !== undefined && { pred: written }) };
 }

@@ -27,13 +27,15 @@ export function extractAnswer(text: string): string | null {
 export const ANSWER_PARSERS = ['strict', 'flexible'] as const;
 export type AnswerParser = (typeof ANSWER_PARSERS)[number];
 
-/** Returns the last number of a text without commas, or null. Equals verl's extract_solution with method "flexible". */
+/**
+ * Returns the last number of a text, or null. Like verl's extract_solution with method "flexible", but reads "1,000" and "18." as numbers.
+ */
 function lastNumber(text: string): string | null {
   const found = text
     .slice(-SEARCHED_CHARACTERS)
-    .match(/-?[0-9][0-9.,]*/g)
+    .match(/-?\.?[0-9][0-9.,]*/g)
     ?.at(-1);
-  return found ? found.replaceAll(',', '').replace(/\.$/, '') : null;
+  return found ? found.replaceAll(',', '').replace(/\.+$/, '') : null;
 }
 
 /** Scores a sample: the answer in its last assistant message must equal the problem's answer as a text. */

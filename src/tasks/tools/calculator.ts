@@ -20,14 +20,23 @@ export const calculator: Tool = {
 
 /** Evaluates an expression. Returns the result rounded to two decimals, or a text that starts with "Error:". Never throws. */
 export function calculate(expression: string): string {
-  if (expression.length > MAX_LENGTH) {
-    return `Error: the expression has ${expression.length} characters, at most ${MAX_LENGTH} are allowed`;
-  }
+  const value = valueOrError(expression);
+  return typeof value === 'string' ? `Error: ${value}` : String(Math.round(value * 100) / 100 || 0);
+}
+
+/** Evaluates an expression. Returns the result without rounding, or NaN for an expression that the calculator refuses. */
+export function evaluate(expression: string): number {
+  const value = valueOrError(expression);
+  return typeof value === 'string' ? NaN : value;
+}
+
+function valueOrError(expression: string): number | string {
+  if (expression.length > MAX_LENGTH)
+    return `the expression has ${expression.length} characters, at most ${MAX_LENGTH} are allowed`;
   const parser = new Parser(expression);
   const value = parser.parse();
-  if (parser.error !== null) return `Error: ${parser.error}`;
-  if (!(Math.abs(value) <= MAX_RESULT)) return 'Error: the result is too large';
-  return String(Math.round(value * 100) / 100 || 0);
+  if (parser.error !== null) return parser.error;
+  return Math.abs(value) <= MAX_RESULT ? value : 'the result is too large';
 }
 
 /** Grammar: expression = term (('+' | '-') term)*; term = factor (('*' | '/') factor)*; factor = number | '-' factor | '(' ... ')'. */

@@ -8,7 +8,7 @@ import { gsm8kReward, NO_SHAPING } from '../../../tasks/gsm8k/reward.ts';
 import type { Shaping } from '../../../tasks/gsm8k/reward.ts';
 import type { Gsm8kProblem } from '../../../tasks/gsm8k/task.ts';
 import type { SyncTask } from '../../../tasks/task.ts';
-import { calculate, calculator } from '../../../tasks/tools/calculator.ts';
+import { calculator, evaluate } from '../../../tasks/tools/calculator.ts';
 
 /**
  * Parses the problems of a JSONL text. `program` omits calculations that the calculator tool cannot read, because a few contain words or
@@ -48,7 +48,7 @@ function problemOf({ fields, line, where }: JsonlRow): Gsm8kProblem {
       `${where}: expected text under "question" and "answer", found ${line.slice(0, 80)}. Write both as texts.`,
     );
   }
-  const final = /####\s*\$?(-?[0-9.,]+)\s*$/.exec(answer)?.[1].replaceAll(',', '');
+  const final = /####\s*\$?(-?[0-9.,]+)\s*$/.exec(answer)?.[1].replaceAll(',', '').replace(/\.+$/, '');
   if (final === undefined || !/\d/.test(final) || !Number.isFinite(Number(final)))
     throw new InputError(
       `${where}: the answer does not end in "#### N"; it ends in ${JSON.stringify(answer.slice(-40))}. Write it so.`,
@@ -65,5 +65,5 @@ function problemOf({ fields, line, where }: JsonlRow): Gsm8kProblem {
 function annotations(answer: string): string[] {
   return [...answer.matchAll(/<<([^=<>]+)=[^<>]*>>/g)]
     .map(([, expression]) => expression.replace(/[$,\s]/g, ''))
-    .filter((expression) => !calculate(expression).startsWith('Error'));
+    .filter((expression) => Number.isFinite(evaluate(expression)));
 }
