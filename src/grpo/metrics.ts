@@ -244,15 +244,18 @@ function checkK(n: number, k: number): void {
 
 /**
  * Returns held-out results: `val-core/<task>/acc/mean@n` (verl's name; n samples per problem), and with n > 1 pass@k
- * and pass^k for k = 2, 4, ... n. Skips a problem with a sample of unknown outcome (NaN).
+ * and pass^k for k = 2, 4, ... n. Skips a problem with a sample of unknown outcome (NaN); their share is
+ * `val-aux/<task>/acc/missing_share`, absent if it is 0.
  * @param outcomes one array per problem, 1 = correct; all of length n
  */
 export function validationMetrics(task: string, outcomes: readonly (readonly number[])[]): Metrics {
   const accs = outcomes.filter((problem) => !problem.some(Number.isNaN));
-  if (accs.length === 0) return {};
+  const missing = 1 - accs.length / outcomes.length;
+  const metrics: Metrics = missing > 0 ? { [`val-aux/${task}/acc/missing_share`]: missing } : {};
+  if (accs.length === 0) return metrics;
   const n = accs[0].length;
   const base = `val-core/${task}/acc`;
-  const metrics: Metrics = { [`${base}/mean@${n}`]: mean(accs.map((problem) => mean(problem))) };
+  metrics[`${base}/mean@${n}`] = mean(accs.map((problem) => mean(problem)));
   for (const k of powersUpTo(n)) {
     const counts = accs.map((problem) => problem.filter((acc) => acc >= 1).length);
     metrics[`${base}/pass@${k}`] = mean(counts.map((c) => passAtK(n, c, k)));

@@ -59,7 +59,7 @@ export function stepMetrics({ config, step, generated, tokens, update, timer }: 
     ...dataMetrics({
       trajectories,
       rewards: drawn.map(({ reward }) => reward),
-      finalRewards: tokens.rewards,
+      ...(generated.drawn ? {} : { finalRewards: tokens.rewards }), // of the samples that are trained on
       groups: drawn.map(({ group }) => group),
       advantages: tokens.advantages,
       masks: generated.samples.map(({ trajectory }) => trajectory.mask),

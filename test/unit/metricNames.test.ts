@@ -77,7 +77,7 @@ const computed = (() => {
     ).metrics;
   return Object.keys({
     ...data,
-    ...validationMetrics('set', [problem.accs]),
+    ...validationMetrics('set', [problem.accs, problem.accs.map(() => NaN)]),
     ...bootstrapMetrics('set', [problem]),
     ...correction('token'),
     ...correction('sequence'),

@@ -134,6 +134,11 @@ test.each([
 
 test('validation names, and k = 2, 4, n', () => {
   expect(validationMetrics('gsm8k', [[1], [0]])).toEqual({ 'val-core/gsm8k/acc/mean@1': 0.5 });
+  expect(validationMetrics('gsm8k', [[1], [NaN], [0], [NaN]])).toEqual({
+    'val-core/gsm8k/acc/mean@1': 0.5,
+    'val-aux/gsm8k/acc/missing_share': 0.5,
+  });
+  expect(validationMetrics('gsm8k', [[NaN]])).toEqual({ 'val-aux/gsm8k/acc/missing_share': 1 });
   const metrics = validationMetrics('t', [[1, 0, 0, 0, 0, 0]]);
   expect(Object.keys(metrics)).toEqual(
     ['mean@6', 'pass@2', 'pass^2', 'pass@4', 'pass^4', 'pass@6', 'pass^6'].map((m) => `val-core/t/acc/${m}`),
