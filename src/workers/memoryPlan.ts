@@ -225,7 +225,8 @@ function changesOf(sizes: Sizes): (Partial<Sizes> & { change: string })[] {
   }
   if (!sizes.dtype) changes.push({ change: 'model.dtype=float16 (with shader-f16)', dtype: 'float16' });
   const smaller = { none: ['float16', 'int8', 'int4'], float16: ['int8', 'int4'], int8: ['int4'], int4: [] } as const;
-  if (lora || use !== 'train')
+  if (lora || (use !== 'train' && sizes.rolloutWeights !== 'stream'))
+    // streamed weights are trained on another device
     for (const format of smaller[sizes.weightFormat ?? 'none'])
       changes.push({ change: `model.quantization=${format}`, weightFormat: format });
   if (!rollout) return changes;

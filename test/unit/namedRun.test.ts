@@ -105,6 +105,21 @@ test('eval: a model that is given is evaluated instead of the run', async () => 
     expect((await start('eval', run, ...words)).stdout).toMatch(/^ {2}checkpoints\/gsm8k-tool, 2 problems/m);
 });
 
+test('eval and generate take values that only training refuses', async () => {
+  const length = ['data.maxResponseLength=300', 'actor.ppoMaxTokenLenPerGpu=256', 'reward.overlongBuffer.len=400'];
+  for (const words of [['model.quantization=int8'], length]) {
+    const evaluated = await start('eval', run, ...words);
+    expect(evaluated.status, evaluated.told).toBe(0);
+  }
+  const words = ['--quantization', 'int8'];
+  const { status, told } = await start('generate', '--model', run, ...PROMPT, ...words);
+  expect(status, told).toBe(0);
+  expect(told).toContain('tools: calculator');
+  expect((await start('train', run, 'model.quantization=int8')).told).toContain(
+    'model.quantization is "int8", which freezes the weights. Set model.loraRank (for example 16)',
+  );
+});
+
 const parity = join(root, 'parity.js');
 /** A task whose outcome is the parity of a response's length. */
 const PARITY = [
