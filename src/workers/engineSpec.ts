@@ -66,6 +66,8 @@ export interface EngineSpec {
   speculative?: SpeculativeOptions;
   /** True to keep a frozen copy of the start weights as the reference for KL terms. */
   withReference?: boolean;
+  /** Changes of settings that together remove the reference, for the advice of an error. Default: no advice. */
+  withoutReference?: string;
   /** Maximum device memory in MiB. An allocation beyond it throws OutOfMemoryError. Default: the memory of the device. */
   maxMemoryMib?: number;
   /** Settings of the config that are lowered if the engine would not fit. */
@@ -168,11 +170,17 @@ export function engineSizes(trainConfig: TrainConfig) {
   const { enable, verifyRows, ...speculative } = rollout.speculative;
   const { says, decides } = ownJudges(reward);
   const referenceJudges = (says || decides) && reward.judge.checkpoint === undefined;
+  const ofReference = [
+    ...(actor.useKlLoss ? ['actor.useKlLoss=false'] : []),
+    ...(algorithm.useKlInReward ? ['algorithm.useKlInReward=false'] : []),
+    ...(trainer.refUpdateFreq > 0 ? ['trainer.refUpdateFreq=0'] : []), // needs a KL term
+  ];
   return {
     engine,
     maxTokenLen: actor.ppoMaxTokenLenPerGpu,
     maxPositions,
     withReference: actor.useKlLoss || algorithm.useKlInReward || referenceJudges,
+    ...(!referenceJudges && ofReference.length > 0 && { withoutReference: ofReference.join(' and ') }),
     rollout: {
       maxNumSeqs: rollout.maxNumSeqs,
       slotCapacity: data.maxResponseLength,
@@ -207,7 +215,14 @@ export function engineSizes(trainConfig: TrainConfig) {
  * it has no rollout either.
  */
 export function policySizes(trainConfig: TrainConfig, use: 'generate' | 'score') {
-  const { withReference: _, judge: __, judgePositions: ___, rollout, ...sizes } = engineSizes(trainConfig);
+  const {
+    withReference: _,
+    withoutReference: __,
+    judge: ___,
+    judgePositions: ____,
+    rollout,
+    ...sizes
+  } = engineSizes(trainConfig);
   return { ...sizes, ...(use === 'generate' && { rollout }), use };
 }
 

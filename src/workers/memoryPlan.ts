@@ -41,6 +41,7 @@ export type Sizes = Pick<
   | 'judge'
   | 'judgePositions'
   | 'withReference'
+  | 'withoutReference'
   | 'lora'
   | 'enableGradientCheckpointing'
   | 'optimizer'
@@ -219,7 +220,8 @@ function changesOf(sizes: Sizes): (Partial<Sizes> & { change: string })[] {
       changes.push({ change: 'model.enableGradientCheckpointing=true', enableGradientCheckpointing: true });
     if ((sizes.optimizer ?? { name: 'AdamW' }).name !== 'SignSGD')
       changes.push({ change: 'actor.optim.optimizer=SignSGD', optimizer: { name: 'SignSGD' } });
-    if (sizes.withReference && !lora) changes.push({ change: 'actor.useKlLoss=false', withReference: false });
+    if (sizes.withReference && sizes.withoutReference !== undefined && !lora)
+      changes.push({ change: sizes.withoutReference, withReference: false });
     const rows = Math.max(maxPositions, Math.floor(maxTokenLen / 2));
     if (rows < maxTokenLen) changes.push({ change: `actor.ppoMaxTokenLenPerGpu=${rows}`, maxTokenLen: rows });
   }

@@ -21,6 +21,7 @@ import {
   type Sizes,
   totalBytes,
 } from '../../src/workers/memoryPlan.ts';
+import { splitSpecs } from '../../src/workers/splitEngine.ts';
 
 const shapeOf = (name: string) =>
   parseModelConfig(JSON.parse(readFileSync(`test/fixtures/${name}/config.json`, 'utf8')));
@@ -67,6 +68,39 @@ test.each([
   expect(linesFor(engineSizes(config)).length).toBeGreaterThan(generating.length);
   expect(linesFor(policySizes(config, 'generate')).sort()).toEqual(generating.sort());
   expect(linesFor(policySizes(config, 'score'))).not.toContain('KV cache');
+});
+
+test.each([
+  [['actor.useKlLoss=true'], 'actor.useKlLoss=false'],
+  [['algorithm.useKlInReward=true'], 'algorithm.useKlInReward=false'],
+  [['actor.useKlLoss=true', 'trainer.refUpdateFreq=5'], 'actor.useKlLoss=false and trainer.refUpdateFreq=0'],
+  [['actor.useKlLoss=true', 'reward.judge.weight=1'], undefined],
+  [['algorithm.useKlInReward=true', 'reward.rubric={file: r.yaml}'], undefined],
+  [['actor.useKlLoss=true', 'model.loraRank=8'], undefined],
+])('the advised changes remove the reference: %s', (overrides, advised) => {
+  const resolved = (more: string[] = []) => {
+    const given = ['actor.useKlLoss=false', ...overrides, ...more];
+    return engineSizes(parseTrainConfig('name: x\nmodel: {path: x}\n', { source: 'x', overrides: given }));
+  };
+  const sizes = { ...resolved(), config: shapeOf('smollm2-135m-instruct') };
+  expect(sizes.withReference).toBe(true);
+  const savings = planSavings(sizes).filter(({ change }) => /useKl|refUpdate|judge/.test(change));
+  expect(savings.map(({ change }) => change)).toEqual(advised === undefined ? [] : [advised]);
+  if (advised !== undefined) expect(resolved(advised.split(' and ')).withReference).toBe(false);
+});
+
+test('quantization is not advised to the rollout device of weights that are trained', () => {
+  const config = parseTrainConfig('name: x\nmodel: {path: x}\n', {
+    source: 'x',
+    overrides: ['trainer.placement=split'],
+  });
+  const { train, rollout } = splitSpecs({ ...engineSizes(config), config: shapeOf('smollm2-135m-instruct') });
+  for (const sizes of [train, rollout] as Sizes[])
+    expect(
+      planSavings(sizes)
+        .map(({ change }) => change)
+        .join(),
+    ).not.toContain('model.quantization');
 });
 
 describe('settings that are not written are lowered until the run fits', () => {

@@ -64,7 +64,8 @@ export async function openReplayEngine(config: TrainConfig, { checkpoint }: Weig
     judge: __,
     speculative: ___,
     withReference: ____,
-    lowerToFit: _____,
+    withoutReference: _____,
+    lowerToFit: ______,
     ...sizes
   } = engineSizes(config);
   const lora = loraSettings(config, model.adapter);
