@@ -325,17 +325,24 @@ const COURSE: readonly Rule<TrainConfig>[] = [
     when: ({ trainer: { stopWhen } }) => stopWhen !== undefined && (stopWhen.atLeast ?? stopWhen.atMost) === undefined,
     say: 'trainer.stopWhen names {0} without a value. Set atLeast or atMost.',
   },
-  {
-    keys: ['trainer.stopWhen.metric', 'trainer.testFreq'],
-    when: ({ trainer }) => trainer.stopWhen?.metric.startsWith('val-') === true && trainer.testFreq <= 0,
-    say: 'trainer.stopWhen reads {0}, but trainer.testFreq is {1}, so nothing is evaluated during the run. Set trainer.testFreq, for example to 10.',
-  },
+  readsEvaluations('trainer.stopWhen.metric', ({ trainer }) => trainer.stopWhen?.metric),
+  readsEvaluations('trainer.metricForBestModel', ({ trainer }) => trainer.metricForBestModel),
   {
     keys: ['data.difficulty.hard', 'data.difficulty.easy'],
     when: ({ data: { difficulty } }) => difficulty.hard > difficulty.easy,
     say: 'data.difficulty.hard is {0}, above easy {1}. Swap them.',
   },
 ];
+
+/** Rule that a metric which only evaluations have needs evaluations during the run. */
+function readsEvaluations(key: string, metricOf: (config: TrainConfig) => string | undefined): Rule<TrainConfig> {
+  return {
+    keys: [key, 'trainer.testFreq'],
+    ofTraining: true,
+    when: (c) => metricOf(c)?.startsWith('val-') === true && c.trainer.testFreq <= 0,
+    say: `${key} is {0}, but trainer.testFreq is {1}, so nothing is evaluated during the run. Set trainer.testFreq, for example to 10.`,
+  };
+}
 
 /**
  * Rule that a setting cannot be combined with an asynchronous pipeline.
