@@ -10,7 +10,7 @@ import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/extensions/tasks/gsm8
 import { checkParser, type PromptOptions } from '../../src/extensions/tasks/gsm8k/prompt.ts';
 import { gsm8kReward } from '../../src/tasks/gsm8k/reward.ts';
 import type { ScoredSample } from '../../src/tasks/task.ts';
-import { engineSizes, policySizes } from '../../src/workers/engineSpec.ts';
+import { besideOf, engineSizes, policySizes } from '../../src/workers/engineSpec.ts';
 import {
   checkBindings,
   checkPlan,
@@ -101,6 +101,41 @@ test('quantization is not advised to the rollout device of weights that are trai
         .map(({ change }) => change)
         .join(),
     ).not.toContain('model.quantization');
+});
+
+describe('engines on one adapter share the limit of memory', () => {
+  const shape = shapeOf('smollm2-135m-instruct');
+  const sizesOf = (): Sizes => {
+    const config = parseTrainConfig('name: x\nmodel: {path: x, loraRank: 8}\n', { source: 'x' });
+    return { ...engineSizes(config), config: shape };
+  };
+  const checking = besideOf(policySizes(resolveTrainConfig({ name: 'x', model: { path: 'x' } }), 'score'));
+  const bytes = ({ beside: _, ...alone }: Sizes) => totalBytes(planMemory(alone));
+
+  test.each([
+    ['split', splitSpecs(sizesOf())],
+    ['split, with a model that verifies', splitSpecs({ ...sizesOf(), beside: [checking] })],
+  ])('%s: each plan has the sum, and is refused above the limit', (_, { train, rollout }) => {
+    const others = train.beside!.slice(1).map((other) => bytes({ ...other, config: shape }));
+    const sum = [bytes(train), bytes(rollout), ...others].reduce((a, b) => a + b, 0);
+    for (const sizes of [train, rollout]) {
+      expect(totalBytes(planMemory(sizes))).toBe(sum);
+      expect(() => checkPlan(sizes, sum)).not.toThrow();
+      expect(() => checkPlan(sizes, sum - 1)).toThrow(
+        /^This run needs .*, other engines of the run [\d.]+ MiB\)\. Each/,
+      );
+    }
+  });
+
+  test('both lower the same settings to the same values, and fit together', () => {
+    const { train, rollout } = splitSpecs(sizesOf());
+    const limit = Math.floor(0.6 * totalBytes(planMemory(train)));
+    expect(limit).toBeGreaterThan(bytes(rollout));
+    const [trains, generates] = [train, rollout].map((sizes) => fitted(sizes, limit));
+    expect(trains.lowered).toBeDefined();
+    expect(generates.lowered!.values).toEqual(trains.lowered!.values);
+    expect(bytes(trains) + bytes(generates)).toBeLessThanOrEqual(limit);
+  });
 });
 
 describe('settings that are not written are lowered until the run fits', () => {
