@@ -9,6 +9,8 @@ import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
 import { modelOf, runOf } from '../../src/cli/run/namedRun.ts';
 import { passInterval } from '../../src/report/passInterval.ts';
+import type { EngineSpec } from '../../src/workers/engineSpec.ts';
+import { planMemory } from '../../src/workers/memoryPlan.ts';
 import { metricsIn, RunningCommand, scriptedEngines, webgrpo } from '../commandLine.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'webgrpo-named-'));
@@ -196,6 +198,19 @@ test.each([
   const ofRun = await readBy(run);
   expect(ofRun.length).toBeGreaterThan(2);
   for (const path of [config, checkpoint]) expect(await readBy(path)).toBe(ofRun);
+});
+
+test('replay has no memory for the state of an optimizer', async () => {
+  const plans: string[][] = [];
+  const create = scriptedEngines()!;
+  const createEngine = (spec: EngineSpec) => {
+    plans.push(planMemory(spec).map(({ name }) => name));
+    return create(spec);
+  };
+  const { status, said } = await webgrpo(['replay', run, '--algorithm', 'cispo'], { createEngine });
+  expect(status, said.join('\n')).toBe(0);
+  expect(plans).toEqual([expect.arrayContaining(['weights', 'gradients'])]);
+  expect(plans[0]).not.toContain('AdamW moments');
 });
 
 test('serve: a run folder is resumed, a checkpoint is resumed from, a config starts again', async () => {

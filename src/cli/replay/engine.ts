@@ -69,7 +69,8 @@ export async function openReplayEngine(config: TrainConfig, { checkpoint }: Weig
     ...sizes
   } = engineSizes(config);
   const lora = loraSettings(config, model.adapter);
-  return openEngine(model, { ...sizes, ...(lora && { lora }), use: 'train' });
+  const optimizer = { name: 'SignSGD' } as const; // has no state: a replay computes gradients and updates no weight
+  return openEngine(model, { ...sizes, ...(lora && { lora }), optimizer, use: 'train' });
 }
 
 /** Loads the weights of a checkpoint into an engine. Throws InputError if the checkpoint is damaged, or belongs to another model. */
