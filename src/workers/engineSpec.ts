@@ -261,8 +261,8 @@ const CONVERSATION = 4;
  * can be imported during training. With `start`, `judge` generates with the start weights.
  */
 export function answerSizes(trainConfig: TrainConfig, model: ModelConfig, { start }: { start: boolean }) {
-  const { maxTokenLen, lora, chatTemplateKwargs, kernelTuning, weightFormat, dtype, adjustedDraws, maxPositions } =
-    engineSizes(trainConfig);
+  const { maxPositions, maxMemoryMib, ...asked } = engineSizes(trainConfig);
+  const { maxTokenLen, lora, chatTemplateKwargs, kernelTuning, weightFormat, dtype, adjustedDraws } = asked;
   const positions = Math.min(model.maxPositionEmbeddings, CONVERSATION * maxPositions);
   const { maxResponseLength } = trainConfig.data;
   const maxPromptLength = positions - maxResponseLength;
@@ -280,6 +280,7 @@ export function answerSizes(trainConfig: TrainConfig, model: ModelConfig, { star
     maxPositions: positions,
     rollout: sizes,
     ...(start && { withReference: true, judge: sizes }),
+    ...(maxMemoryMib !== undefined && { maxMemoryMib }),
     ...(lora && { lora }),
     ...(chatTemplateKwargs && { chatTemplateKwargs }),
     ...(kernelTuning && { kernelTuning }),

@@ -10,7 +10,7 @@ import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/extensions/tasks/gsm8
 import { checkParser, type PromptOptions } from '../../src/extensions/tasks/gsm8k/prompt.ts';
 import { gsm8kReward } from '../../src/tasks/gsm8k/reward.ts';
 import type { ScoredSample } from '../../src/tasks/task.ts';
-import { besideOf, engineSizes, policySizes } from '../../src/workers/engineSpec.ts';
+import { answerSizes, besideOf, engineSizes, policySizes } from '../../src/workers/engineSpec.ts';
 import {
   checkBindings,
   checkPlan,
@@ -101,6 +101,13 @@ test('quantization is not advised to the rollout device of weights that are trai
         .map(({ change }) => change)
         .join(),
     ).not.toContain('model.quantization');
+});
+
+test('engines that train, evaluate or answer have the limit of memory', () => {
+  const config = resolveTrainConfig({ name: 'x', model: { path: 'x', maxMemoryMib: 700 } });
+  const shape = shapeOf('smollm2-135m-instruct');
+  const all = [engineSizes(config), policySizes(config, 'generate'), answerSizes(config, shape, { start: false })];
+  expect(all.map(({ maxMemoryMib }) => maxMemoryMib)).toEqual([700, 700, 700]);
 });
 
 describe('engines on one adapter share the limit of memory', () => {
