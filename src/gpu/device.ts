@@ -50,7 +50,8 @@ export class Gpu {
   readonly counters = newCounters();
   /** Maximum size of a buffer for weights, gradients or moments in bytes; a multiple of 256. */
   readonly maxArenaBytes: number;
-  readonly #maxBytes: number;
+  /** Maximum number of bytes of all buffers. */
+  maxBytes: number;
   readonly #pipelines: Pipelines;
   readonly #staging: Staging;
   readonly #bindGroups = new Map<string, GPUBindGroup>();
@@ -63,7 +64,7 @@ export class Gpu {
   constructor(device: GPUDevice, adapter: AdapterSummary, options: GpuOptions = {}) {
     this.device = device;
     this.adapter = adapter;
-    this.#maxBytes = options.maxBytes ?? Infinity;
+    this.maxBytes = options.maxBytes ?? Infinity;
     this.maxArenaBytes = Math.min(options.maxArenaBytes ?? Infinity, this.#maxBindingBytes);
     device.addEventListener('uncapturederror', (event) => {
       event.preventDefault(); // it is thrown, so the console need not report it too
@@ -336,9 +337,9 @@ export class Gpu {
   }
 
   #expectRoom(label: string, bytes: number): void {
-    if (this.counters.bytes + bytes <= this.#maxBytes) return;
+    if (this.counters.bytes + bytes <= this.maxBytes) return;
     throw new OutOfMemoryError(
-      `Buffer "${label}" needs ${bytes} bytes but ${this.counters.bytes} of the ${this.#maxBytes} bytes allowed are in use. Lower actor.ppoMaxTokenLenPerGpu or rollout.maxNumSeqs.`,
+      `Buffer "${label}" needs ${bytes} bytes but ${this.counters.bytes} of the ${this.maxBytes} bytes allowed are in use. Lower actor.ppoMaxTokenLenPerGpu or rollout.maxNumSeqs.`,
     );
   }
 

@@ -34,6 +34,7 @@ export interface TrainerEngine {
    * them.
    */
   judgeModel?: ModelEngine;
+  /** Settings that were lowered so that the engine fits its device. Undefined if none was. */
   lowered?: Lowered;
   /** Tokenizer of a judge that has its own weights. Default: the policy's tokenizer. */
   judgeTokenizer?: ChatTokenizer;

@@ -345,6 +345,7 @@ export const CAUSES: readonly Cause[] = [
       if (tests.length < 2) return undefined;
       const best = tests.reduce((a, b) => (b.value > a.value ? b : a));
       const last = tests.at(-1)!;
+      // An upper bound: a small file has fewer held-out problems, and no file of a run has their number.
       const problems = run.config.data.valMaxSamples * run.config.rollout.valKwargs.n;
       const noise = 2 * Math.sqrt((best.value * (1 - best.value) + last.value * (1 - last.value)) / problems);
       const since = run.steps.filter((line) => line['training/global_step'] > best.steps[0] - run.last.length / 2);

@@ -66,8 +66,12 @@ export interface EngineSpec {
   speculative?: SpeculativeOptions;
   /** True to keep a frozen copy of the start weights as the reference for KL terms. */
   withReference?: boolean;
+  /** Changes of settings that together remove the reference, for the advice of an error. Default: no advice. */
+  withoutReference?: string;
   /** Maximum device memory in MiB. An allocation beyond it throws OutOfMemoryError. Default: the memory of the device. */
   maxMemoryMib?: number;
+  /** Sizes of the run's other engines on the same adapter. The limit of memory is for all of them together. */
+  beside?: readonly Beside[];
   /** Settings of the config that are lowered if the engine would not fit. */
   lowerToFit?: readonly string[];
   /** Settings that `fitted` has lowered already. */
@@ -112,6 +116,31 @@ export type DeviceSpec = Omit<
   EngineSpec,
   'tokenizerJson' | 'tokenizerConfigJson' | 'chatTemplateKwargs' | 'judgeModel'
 > & { judgeModel?: Pick<JudgeModel, 'config' | 'weights'> };
+
+/** Names of the fields on which an engine's memory depends, except for those of the models. */
+export const SIZE_FIELDS = [
+  ...([
+    'maxTokenLen',
+    'maxPositions',
+    'rollout',
+    'rolloutWeights',
+    'judge',
+    'judgePositions',
+    'withReference',
+  ] as const),
+  ...(['lora', 'enableGradientCheckpointing', 'optimizer', 'adjustedDraws', 'weightFormat', 'packed', 'use'] as const),
+] as const satisfies readonly (keyof EngineSpec)[];
+
+/** Sizes of an engine beside another one with the same model and dtype. Plain data without weights. */
+export type Beside = Pick<EngineSpec, (typeof SIZE_FIELDS)[number]> & { judgeModel?: Pick<JudgeModel, 'config'> };
+
+/** Returns the sizes in the spec of an engine, for the spec of the engine beside it. */
+export function besideOf(spec: Beside): Beside {
+  const { maxTokenLen, maxPositions, judgeModel } = spec;
+  const given = SIZE_FIELDS.flatMap((name) => (spec[name] === undefined ? [] : [[name, spec[name]] as const]));
+  const judge = judgeModel && { judgeModel: { config: judgeModel.config } };
+  return { maxTokenLen, maxPositions, ...Object.fromEntries(given), ...judge };
+}
 
 /** Returns a sentence that tells the user that the adapter does not support the requested dtype. Undefined if it does. */
 export function dtypeNote(asked: Pick<EngineSpec, 'dtype'>, used: Pick<EngineSpec, 'dtype'>): string | undefined {
@@ -168,11 +197,17 @@ export function engineSizes(trainConfig: TrainConfig) {
   const { enable, verifyRows, ...speculative } = rollout.speculative;
   const { says, decides } = ownJudges(reward);
   const referenceJudges = (says || decides) && reward.judge.checkpoint === undefined;
+  const ofReference = [
+    ...(actor.useKlLoss ? ['actor.useKlLoss=false'] : []),
+    ...(algorithm.useKlInReward ? ['algorithm.useKlInReward=false'] : []),
+    ...(trainer.refUpdateFreq > 0 ? ['trainer.refUpdateFreq=0'] : []), // needs a KL term
+  ];
   return {
     engine,
     maxTokenLen: actor.ppoMaxTokenLenPerGpu,
     maxPositions,
     withReference: actor.useKlLoss || algorithm.useKlInReward || referenceJudges,
+    ...(!referenceJudges && ofReference.length > 0 && { withoutReference: ofReference.join(' and ') }),
     rollout: {
       maxNumSeqs: rollout.maxNumSeqs,
       slotCapacity: data.maxResponseLength,
@@ -207,7 +242,14 @@ export function engineSizes(trainConfig: TrainConfig) {
  * it has no rollout either.
  */
 export function policySizes(trainConfig: TrainConfig, use: 'generate' | 'score') {
-  const { withReference: _, judge: __, judgePositions: ___, rollout, ...sizes } = engineSizes(trainConfig);
+  const {
+    withReference: _,
+    withoutReference: __,
+    judge: ___,
+    judgePositions: ____,
+    rollout,
+    ...sizes
+  } = engineSizes(trainConfig);
   return { ...sizes, ...(use === 'generate' && { rollout }), use };
 }
 
@@ -219,8 +261,8 @@ const CONVERSATION = 4;
  * can be imported during training. With `start`, `judge` generates with the start weights.
  */
 export function answerSizes(trainConfig: TrainConfig, model: ModelConfig, { start }: { start: boolean }) {
-  const { maxTokenLen, lora, chatTemplateKwargs, kernelTuning, weightFormat, dtype, adjustedDraws, maxPositions } =
-    engineSizes(trainConfig);
+  const { maxPositions, maxMemoryMib, ...asked } = engineSizes(trainConfig);
+  const { maxTokenLen, lora, chatTemplateKwargs, kernelTuning, weightFormat, dtype, adjustedDraws } = asked;
   const positions = Math.min(model.maxPositionEmbeddings, CONVERSATION * maxPositions);
   const { maxResponseLength } = trainConfig.data;
   const maxPromptLength = positions - maxResponseLength;
@@ -238,6 +280,7 @@ export function answerSizes(trainConfig: TrainConfig, model: ModelConfig, { star
     maxPositions: positions,
     rollout: sizes,
     ...(start && { withReference: true, judge: sizes }),
+    ...(maxMemoryMib !== undefined && { maxMemoryMib }),
     ...(lora && { lora }),
     ...(chatTemplateKwargs && { chatTemplateKwargs }),
     ...(kernelTuning && { kernelTuning }),

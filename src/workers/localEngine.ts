@@ -17,7 +17,7 @@ import { DeviceReceiver, DeviceSender, type WeightReceiver, type WeightSender } 
 import { WgslRolloutEngine } from '../rollout/server/server.ts';
 import { copiedWeights } from './checkpointEngine.ts';
 import type { DeviceSpec, EngineSpec } from './engineSpec.ts';
-import { checkBindings, checkPlan, fitted, type PlanItem, type Sizes, withAdvice } from './memoryPlan.ts';
+import { checkBindings, checkPlan, fitted, otherBytes, type PlanItem, type Sizes, withAdvice } from './memoryPlan.ts';
 import {
   JUDGE_OPTIONS,
   judgeLengths,
@@ -87,6 +87,7 @@ export async function createDeviceEngine(asked: DeviceSpec, around: Surroundings
     const sizes = fitted({ ...(await withOfferedDtype(asked)), adapterSummary, maxArenaBytes }, maxBytes);
     const items = checkPlan(sizes, maxBytes);
     checkBindings(sizes, maxArenaBytes);
+    gpu.maxBytes -= otherBytes(items);
     around.onPlan?.(sizes, items);
     const tiles = await applyTuning(gpu, sizes.kernelTuning ?? 'auto', around.tuning);
     const engine = await buildEngine(gpu, sizes, around).catch((error: unknown) => {

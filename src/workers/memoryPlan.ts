@@ -15,7 +15,7 @@ import { EXPORT_PIECE_BYTES } from '../model/weights/transfer.ts';
 import { WgslEngine } from '../model/wgslEngine.ts';
 import { Decoder } from '../rollout/decode/decoder.ts';
 import type { LoweredSettings } from '../grpo/types.ts';
-import type { DeviceSpec } from './engineSpec.ts';
+import { type Beside, besideOf, type DeviceSpec } from './engineSpec.ts';
 import {
   JUDGE_OPTIONS,
   judgeLengths,
@@ -31,36 +31,18 @@ export interface PlanItem {
   bytes: number;
 }
 
-export type Sizes = Pick<
-  DeviceSpec,
-  | 'config'
-  | 'maxTokenLen'
-  | 'maxPositions'
-  | 'rollout'
-  | 'rolloutWeights'
-  | 'judge'
-  | 'judgePositions'
-  | 'withReference'
-  | 'lora'
-  | 'enableGradientCheckpointing'
-  | 'optimizer'
-  | 'adjustedDraws'
-  | 'weightFormat'
-  | 'packed'
-  | 'dtype'
-  | 'use'
-  | 'maxMemoryMib'
-  | 'lowerToFit'
-  | 'lowered'
-> & {
-  judgeModel?: { config: ModelConfig };
-  /** Maximum number of bytes of a buffer that the device can bind. Default: enough for any tensor. */
-  maxArenaBytes?: number;
-  /** Adapter whose kernels are planned. Default: a hardware GPU. */
-  adapterSummary?: AdapterSummary;
-};
+export type Sizes = Beside &
+  Pick<DeviceSpec, 'config' | 'dtype' | 'withoutReference' | 'maxMemoryMib' | 'beside' | 'lowerToFit' | 'lowered'> & {
+    /** Maximum number of bytes of a buffer that the device can bind. Default: enough for any tensor. */
+    maxArenaBytes?: number;
+    /** Adapter whose kernels are planned. Default: a hardware GPU. */
+    adapterSummary?: AdapterSummary;
+  };
 
-/** Returns the bytes by purpose that an engine with these sizes allocates. They are exact except for read-backs. */
+/**
+ * Returns the bytes by purpose that an engine with these sizes allocates, and those of the engines beside it. They are exact except for
+ * read-backs.
+ */
 export function planMemory(sizes: Sizes): PlanItem[] {
   const {
     maxTokenLen,
@@ -142,7 +124,28 @@ export function planMemory(sizes: Sizes): PlanItem[] {
       () => 'judge',
     );
   lines.set('staging', Math.max(readBackBytes(sizes, model, decoder), peak - gpu.counters.bytes));
+  for (const other of othersOf(sizes)) lines.set(OTHERS, (lines.get(OTHERS) ?? 0) + totalBytes(planMemory(other)));
   return [...lines].map(([name, bytes]) => ({ name, bytes }));
+}
+
+const OTHERS = 'other engines of the run';
+
+/** Returns the complete sizes of the run's other engines on the same adapter. */
+const othersOf = ({ config, dtype, maxArenaBytes, adapterSummary, beside = [] }: Sizes): Sizes[] =>
+  beside.map((other) => ({
+    ...other,
+    ...{ config, dtype },
+    ...(maxArenaBytes !== undefined && { maxArenaBytes }),
+    ...(adapterSummary && { adapterSummary }),
+  }));
+
+/** Returns the sizes after a change of settings, which are those of all engines of the run. */
+function changedBy<T extends Sizes>(sizes: T, change: Partial<Sizes>): T {
+  const { rollout, ...others } = change;
+  const beside = sizes.beside?.map((other) =>
+    besideOf({ ...other, ...others, ...(other.rollout && rollout && { rollout }) }),
+  );
+  return { ...sizes, ...change, ...(beside && { beside }) };
 }
 
 /**
@@ -203,7 +206,7 @@ interface Saving {
 export function planSavings(sizes: Sizes): Saving[] {
   const total = totalBytes(planMemory(sizes));
   return changesOf(sizes)
-    .map(({ change, ...changed }) => ({ change, bytes: total - totalBytes(planMemory({ ...sizes, ...changed })) }))
+    .map(({ change, ...changed }) => ({ change, bytes: total - totalBytes(planMemory(changedBy(sizes, changed))) }))
     .filter(({ bytes }) => bytes > 0)
     .sort((a, b) => b.bytes - a.bytes);
 }
@@ -219,13 +222,15 @@ function changesOf(sizes: Sizes): (Partial<Sizes> & { change: string })[] {
       changes.push({ change: 'model.enableGradientCheckpointing=true', enableGradientCheckpointing: true });
     if ((sizes.optimizer ?? { name: 'AdamW' }).name !== 'SignSGD')
       changes.push({ change: 'actor.optim.optimizer=SignSGD', optimizer: { name: 'SignSGD' } });
-    if (sizes.withReference && !lora) changes.push({ change: 'actor.useKlLoss=false', withReference: false });
+    if (sizes.withReference && sizes.withoutReference !== undefined && !lora)
+      changes.push({ change: sizes.withoutReference, withReference: false });
     const rows = Math.max(maxPositions, Math.floor(maxTokenLen / 2));
     if (rows < maxTokenLen) changes.push({ change: `actor.ppoMaxTokenLenPerGpu=${rows}`, maxTokenLen: rows });
   }
   if (!sizes.dtype) changes.push({ change: 'model.dtype=float16 (with shader-f16)', dtype: 'float16' });
   const smaller = { none: ['float16', 'int8', 'int4'], float16: ['int8', 'int4'], int8: ['int4'], int4: [] } as const;
-  if (lora || use !== 'train')
+  if (lora || (use !== 'train' && sizes.rolloutWeights !== 'stream'))
+    // streamed weights are trained on another device
     for (const format of smaller[sizes.weightFormat ?? 'none'])
       changes.push({ change: `model.quantization=${format}`, weightFormat: format });
   if (!rollout) return changes;
@@ -239,6 +244,9 @@ function changesOf(sizes: Sizes): (Partial<Sizes> & { change: string })[] {
     changes.push({ change: 'no penalties, minNewTokens or constrainToolCalls in rollout', adjustedDraws: false });
   return changes;
 }
+
+/** Returns the bytes of the engines beside the planned one. */
+export const otherBytes = (items: PlanItem[]): number => items.find(({ name }) => name === OTHERS)?.bytes ?? 0;
 
 /** Returns the sum of all lines of the plan. */
 export const totalBytes = (items: PlanItem[]): number => items.reduce((sum, { bytes }) => sum + bytes, 0);
@@ -299,7 +307,7 @@ export function fitted<T extends Sizes>(sizes: T, maxBytes: number): T {
   let [now, above] = [sizes, undefined as string | undefined];
   const lower = (key: LoweredKey, value: number) => {
     lowered[key] = value;
-    now = { ...now, ...LOWERED[key](now, value) };
+    now = changedBy(now, LOWERED[key](now, value));
   };
   const excess = now.maxPositions - config.maxPositionEmbeddings;
   if (excess > 0 && free.includes('data.maxResponseLength') && rollout!.slotCapacity > excess) {
@@ -307,7 +315,7 @@ export function fitted<T extends Sizes>(sizes: T, maxBytes: number): T {
     reasons.add(`the model has ${config.maxPositionEmbeddings} positions`);
   }
   for (;;) {
-    const unbound = bindingsOf(now).find(({ count, each }) => count * each > maxArenaBytes);
+    const unbound = [now, ...othersOf(now)].flatMap(bindingsOf).find(({ count, each }) => count * each > maxArenaBytes);
     const total = totalBytes(planMemory(now));
     if (!unbound && total <= maxBytes) break;
     const next = nextLower(now, unbound ? free.filter((key) => key === unbound.setting) : free);
@@ -341,14 +349,17 @@ function nextLower(sizes: Sizes, free: readonly LoweredKey[]): [LoweredKey, numb
   const total = totalBytes(planMemory(sizes));
   const least: Record<LoweredKey, number> = {
     'rollout.maxNumSeqs': 1,
-    'actor.ppoMaxTokenLenPerGpu': Math.max(sizes.maxPositions, sizes.judgePositions ?? 0),
+    'actor.ppoMaxTokenLenPerGpu': Math.max(
+      sizes.maxPositions,
+      ...[sizes, ...(sizes.beside ?? [])].map(({ judgePositions = 0 }) => judgePositions),
+    ),
     'data.maxResponseLength': LEAST_RESPONSE,
   };
   const steps = free.flatMap((key) => {
     const now = settingOf(sizes, key);
     const value = Math.max(least[key], Math.floor(now / 2));
     if (value >= now) return [];
-    return [{ key, value, saved: total - totalBytes(planMemory({ ...sizes, ...LOWERED[key](sizes, value) })) }];
+    return [{ key, value, saved: total - totalBytes(planMemory(changedBy(sizes, LOWERED[key](sizes, value)))) }];
   });
   const best = steps
     .filter(({ key, saved }) => saved > 0 && key !== 'data.maxResponseLength')

@@ -4,7 +4,7 @@ import type { TrainConfig } from '../grpo/config/types.ts';
 import type { Lowered, TrainerEngine } from '../grpo/types.ts';
 import type { WeightReceiver, WeightSender } from '../model/weights/stream.ts';
 import { streamedWeights, type StreamOptions } from './checkpointEngine.ts';
-import type { EngineSpec } from './engineSpec.ts';
+import { type Beside, besideOf, type EngineSpec } from './engineSpec.ts';
 
 /** Names of the settings that only the engine on the training device has. */
 const OF_TRAINING = [
@@ -14,12 +14,14 @@ const OF_TRAINING = [
 
 /**
  * Returns the specs of the training device and of the rollout device, from a full or partial EngineSpec. The reference and the judges are
- * on the training device.
+ * on the training device. Both devices are on one adapter, so each spec has the sizes of the other one beside it.
  */
-export function splitSpecs<T extends Pick<EngineSpec, 'use' | 'rolloutWeights'>>(spec: T): { train: T; rollout: T } {
+export function splitSpecs<T extends Beside & Pick<EngineSpec, 'beside'>>(spec: T): { train: T; rollout: T } {
   const kept = Object.entries(spec).filter(([key]) => !OF_TRAINING.includes(key));
-  const rollout = { ...(Object.fromEntries(kept) as T), use: 'generate', rolloutWeights: 'stream' };
-  return { train: { ...spec, rolloutWeights: 'stream' }, rollout };
+  const train = { ...spec, rolloutWeights: 'stream' as const };
+  const rollout = { ...(Object.fromEntries(kept) as T), use: 'generate' as const, rolloutWeights: 'stream' as const };
+  const besides = (other: Beside) => ({ beside: [besideOf(other), ...(spec.beside ?? [])] });
+  return { train: { ...train, ...besides(rollout) }, rollout: { ...rollout, ...besides(train) } };
 }
 
 /** Returns the options of the weight transfer that a training config sets. */

@@ -36,6 +36,7 @@ const spec: DeviceSpec = {
   maxTokenLen: 2048,
   maxPositions: 128,
   withReference: true,
+  withoutReference: 'actor.useKlLoss=false',
   rollout: { maxNumSeqs: 64, slotCapacity: 64, maxPrompts: 64, maxPromptLength: 64, maxBatchedTokens: 512 },
 };
 

@@ -72,18 +72,36 @@ const ofLoss = (line: Metrics) =>
     Object.entries(line).filter(([name]) => name.startsWith('actor/') && !/lr|skipped_|eff_sample|_probs_/.test(name)),
   );
 
-test("the run's loss at the weights of its step gives the logged numbers, bit for bit, and keeps the weights", async () => {
-  await engine.model.importWeights(before);
-  const { losses } = await compareLosses(kept, LOSSES.slice(0, 1), engine);
-  expect(ofLoss(losses[0].metrics)).toEqual(ofLoss(metrics));
-  expect(Object.keys(ofLoss(metrics))).toEqual(
-    expect.arrayContaining(['actor/pg_loss', 'actor/grad_norm', 'actor/pg_clipfrac', 'actor/kl_loss', 'actor/entropy']),
-  );
-  expect(metrics['actor/grad_norm']).toBeGreaterThan(0);
-  const { ratio, grad } = losses[0].tokens;
-  expect(new Set(ratio.flatMap((all, s) => Array.from(all).filter((_, t) => grad[s][t] !== 0)))).toEqual(new Set([1]));
-  expect(await engine.model.exportWeights()).toEqual(before);
-});
+test.each([
+  ['AdamW', () => Promise.resolve(engine)],
+  [
+    'SignSGD, as in webgrpo replay',
+    () => createLocalEngine({ ...tinySpec(config, model), optimizer: { name: 'SignSGD' } }),
+  ],
+])(
+  "%s: the run's loss at its step's weights gives the logged numbers, bit for bit, and keeps the weights",
+  async (_, open) => {
+    const engine = await open();
+    await engine.model.importWeights(before);
+    const { losses } = await compareLosses(kept, LOSSES.slice(0, 1), engine);
+    expect(ofLoss(losses[0].metrics)).toEqual(ofLoss(metrics));
+    expect(Object.keys(ofLoss(metrics))).toEqual(
+      expect.arrayContaining([
+        'actor/pg_loss',
+        'actor/grad_norm',
+        'actor/pg_clipfrac',
+        'actor/kl_loss',
+        'actor/entropy',
+      ]),
+    );
+    expect(metrics['actor/grad_norm']).toBeGreaterThan(0);
+    const { ratio, grad } = losses[0].tokens;
+    expect(new Set(ratio.flatMap((all, s) => Array.from(all).filter((_, t) => grad[s][t] !== 0)))).toEqual(
+      new Set([1]),
+    );
+    expect(await engine.model.exportWeights()).toEqual(before);
+  },
+);
 
 /** Returns the cosines between the gradients of the losses, computed by the float64 model from each loss's d loss / d logp. */
 function cosines64(weights: TensorMap, grads: Float64Array[][]): number[][] {

@@ -9,6 +9,7 @@ import { DeviceReceiver, DeviceSender, type WeightReceiver } from '../../src/mod
 import type { StreamOptions } from '../../src/workers/checkpointEngine.ts';
 import { engineSizes, type EngineSpec } from '../../src/workers/engineSpec.ts';
 import { createLocalEngine, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { planMemory, totalBytes } from '../../src/workers/memoryPlan.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { splitEngine, splitSpecs, streamOptions } from '../../src/workers/splitEngine.ts';
 import {
@@ -215,6 +216,23 @@ test('buckets that are too few, or of another size, and weights of another model
   expect(() => splitEngine({} as LocalEngine, {} as LocalEngine, WHOLE)).toThrow('splitEngine takes two engines');
 });
 
+test('the limit of memory is for both devices together', async () => {
+  const { train, specs } = await pairOf();
+  const { adapter: adapterSummary, maxArenaBytes } = train.gpu;
+  const sum = totalBytes(planMemory({ ...specs.train, adapterSummary, maxArenaBytes }));
+  const within = (bytes: number) =>
+    Promise.all(
+      Object.values(splitSpecs(specOf({ maxMemoryMib: bytes / 2 ** 20 }))).map(async (spec) => {
+        const engine = await createLocalEngine(spec);
+        frees.push(() => engine.destroy());
+        return engine.gpu;
+      }),
+    );
+  const [one, other] = await within(sum);
+  expect(one.maxBytes + other.maxBytes).toBe(sum);
+  await expect(within(sum - 4)).rejects.toThrow(/^This run needs .*other engines of the run [\d.]+ MiB/);
+});
+
 test('trainer.pipeline and trainer.placement select the weights that rollout uses', () => {
   const configOf = (trainer: object, checkpointEngine: object = {}) =>
     resolveTrainConfig({ name: 'a', model: { path: 'x' }, trainer, rollout: { checkpointEngine } });
@@ -225,8 +243,14 @@ test('trainer.pipeline and trainer.placement select the weights that rollout use
   expect(weightsOf({ pipeline: 'fully-async', placement: 'split' })).toBeUndefined();
   const judge = { judge: specOf().rollout!, withReference: true, optimizer: { name: 'SignSGD' as const } };
   const specs = splitSpecs({ ...specOf(), ...judge });
-  expect(specs.train).toEqual({ ...specOf(), ...judge, rolloutWeights: 'stream' });
-  expect(specs.rollout).toEqual({ ...specOf(), use: 'generate', rolloutWeights: 'stream' });
+  const { maxTokenLen, maxPositions, rollout } = specOf();
+  const common = { maxTokenLen, maxPositions, rollout, rolloutWeights: 'stream' };
+  const [trains, generates] = [
+    { ...common, ...judge },
+    { ...common, use: 'generate' },
+  ];
+  expect(specs.train).toEqual({ ...specOf(), ...judge, rolloutWeights: 'stream', beside: [generates] });
+  expect(specs.rollout).toEqual({ ...specOf(), use: 'generate', rolloutWeights: 'stream', beside: [trains] });
   expect(streamOptions(configOf({}))).toEqual({ bucketBytes: 16 << 20, content: 'whole' });
   const small = { updateWeightsBucketMegabytes: 0.1, content: 'delta' };
   expect(streamOptions(configOf({}, small))).toEqual({ bucketBytes: 104_856, content: 'delta' });

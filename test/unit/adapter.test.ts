@@ -1,4 +1,10 @@
-import { describe, expect, test } from 'vitest';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { describe, expect, test, vi } from 'vitest';
+import { merge } from '../../src/cli/commands/merge.ts';
+import { exportGguf } from '../../src/cli/export/gguf.ts';
+import { loadModelFiles, loadWithAdapter, openWithAdapter } from '../../src/cli/run/checkpoints.ts';
 import {
   type Adapter,
   loadAdapter,
@@ -133,5 +139,54 @@ describe('refused with one error message', () => {
     const damaged = example();
     [...damaged.tensors.values()][1].data[3] = NaN;
     await expect(loadAdapter(sourceOf(saveAdapter(damaged)), config)).rejects.toThrow('holds NaN at element 3');
+  });
+});
+
+describe('an adapter with a chat template of its own', () => {
+  const SHIPPED = resolve('checkpoints/gsm8k-tool');
+  const TEMPLATE = "{% for m in messages %}{{ m.role + ': ' + m.content + eos_token }}{% endfor %}";
+
+  /** Writes an adapter over the model in `base`, with more files beside it. */
+  async function adapterOver(base: string, beside: Record<string, string>): Promise<string> {
+    const folder = mkdtempSync(join(tmpdir(), 'webgrpo-adapter-'));
+    const { config: ofModel } = await loadModelFiles(base);
+    const files = saveAdapter({ lora, tensors: initLora(ofModel, lora), baseModel: base });
+    for (const [name, content] of [...files, ...Object.entries(beside)]) writeFileSync(join(folder, name), content);
+    return folder;
+  }
+  const configJson = { chat_template: TEMPLATE, eos_token: '<|other|>', pad_token: '<|other|>' };
+
+  test.each([
+    ['tokenizer_config.json', { 'tokenizer_config.json': JSON.stringify(configJson) }],
+    ['chat_template.jinja', { 'tokenizer_config.json': '{}', 'chat_template.jinja': TEMPLATE }],
+  ])('%s: used with the token ids of the base, merged and exported', async (_, beside) => {
+    vi.spyOn(process.stderr, 'write').mockReturnValue(true);
+    const folder = await adapterOver(SHIPPED, beside);
+    const base = await loadModelFiles(SHIPPED);
+    const want = { ...base.tokenizerConfigJson, chat_template: TEMPLATE };
+    const loaded = await loadWithAdapter(folder);
+    expect(loaded.tokenizerConfigJson).toEqual(want);
+    expect(loaded.tokenizerJson).toEqual(base.tokenizerJson);
+    expect((await loadWithAdapter(SHIPPED, folder)).tokenizerConfigJson).toEqual(want);
+    expect((await openWithAdapter(folder)).model.tokenizerConfigJson).toEqual(want);
+    const [out, gguf] = [join(folder, 'merged'), join(folder, 'model.gguf')];
+    const io = { json: false, text: () => {}, result: () => {} };
+    await merge.run({ positionals: [], overrides: [], flags: { model: folder, out } }, io);
+    expect((await loadModelFiles(out)).tokenizerConfigJson).toEqual(want);
+    await exportGguf(folder, gguf);
+    expect(readFileSync(gguf).includes(TEMPLATE)).toBe(true);
+  });
+
+  test('without one, and for a base without tokenizer, nothing changes', async () => {
+    const { tokenizerConfigJson } = await loadModelFiles(SHIPPED);
+    const plain = await adapterOver(SHIPPED, { 'tokenizer_config.json': '{ "chat_template": null }' });
+    expect((await loadWithAdapter(plain)).tokenizerConfigJson).toEqual(tokenizerConfigJson);
+    const bare = join(plain, 'bare');
+    mkdirSync(bare);
+    for (const name of ['config.json', 'model.safetensors']) cpSync(join(SHIPPED, name), join(bare, name));
+    const folder = await adapterOver(SHIPPED, { 'chat_template.jinja': TEMPLATE });
+    expect((await openWithAdapter(bare, folder)).model.tokenizerConfigJson).toBeUndefined();
+    await expect(loadWithAdapter(bare, folder)).rejects.toThrow('has no tokenizer.json and tokenizer_config.json');
+    rmSync(bare, { recursive: true });
   });
 });

@@ -405,11 +405,14 @@ test('length of a run and its problems: rules that span keys', () => {
   expect(sentence(() => parse(MINIMAL, 'trainer.stopWhen.metric=actor/entropy'))).toBe(
     't.yaml: trainer.stopWhen names actor/entropy without a value. Set atLeast or atMost.',
   );
-  expect(
-    sentence(() =>
-      parse(MINIMAL, 'trainer.stopWhen={metric: val-core/x/acc/mean@1, atLeast: 1}', 'trainer.testFreq=0'),
-    ),
-  ).toContain('but trainer.testFreq is 0, so nothing is evaluated during the run');
+  for (const reads of [
+    'trainer.stopWhen={metric: val-core/x/acc/mean@1, atLeast: 1}',
+    'trainer.metricForBestModel=val-core/x/acc/mean@1',
+  ])
+    expect(sentence(() => parse(MINIMAL, reads, 'trainer.testFreq=0'))).toContain(
+      'is val-core/x/acc/mean@1, but trainer.testFreq is 0, so nothing is evaluated during the run. Set trainer.testFreq,',
+    );
+  expect(parse(MINIMAL, 'trainer.metricForBestModel=actor/pg_loss', 'trainer.testFreq=0').trainer.testFreq).toBe(0);
   expect(sentence(() => parse(MINIMAL, 'data.difficulty.hard=0.9'))).toContain('hard is 0.9, above easy 0.75');
   expect(sentence(() => parse(MINIMAL, 'data.trainMaxSamples=0'))).toContain('allowed: integer >= 1, or -1');
   expect(sentence(() => parse(MINIMAL, 'task.valPath={}'))).toContain('allowed: text, list of texts, or texts by name');

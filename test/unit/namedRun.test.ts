@@ -9,6 +9,8 @@ import { join, resolve } from 'node:path';
 import { beforeAll, expect, onTestFinished, test } from 'vitest';
 import { modelOf, openTraining, runOf } from '../../src/cli/run/namedRun.ts';
 import { passInterval } from '../../src/report/passInterval.ts';
+import type { EngineSpec } from '../../src/workers/engineSpec.ts';
+import { planMemory } from '../../src/workers/memoryPlan.ts';
 import { metricsIn, RunningCommand, scriptedEngines, webgrpo } from '../commandLine.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'webgrpo-named-'));
@@ -128,6 +130,21 @@ test('eval: a model that is given is evaluated instead of the run', async () => 
     expect((await start('eval', run, ...words)).stdout).toMatch(/^ {2}checkpoints\/gsm8k-tool, 2 problems/m);
 });
 
+test('eval and generate take values that only training refuses', async () => {
+  const length = ['data.maxResponseLength=300', 'actor.ppoMaxTokenLenPerGpu=256', 'reward.overlongBuffer.len=400'];
+  for (const words of [['model.quantization=int8'], length]) {
+    const evaluated = await start('eval', run, ...words);
+    expect(evaluated.status, evaluated.told).toBe(0);
+  }
+  const words = ['--quantization', 'int8'];
+  const { status, told } = await start('generate', '--model', run, ...PROMPT, ...words);
+  expect(status, told).toBe(0);
+  expect(told).toContain('tools: calculator');
+  expect((await start('train', run, 'model.quantization=int8')).told).toContain(
+    'model.quantization is "int8", which freezes the weights. Set model.loraRank (for example 16)',
+  );
+});
+
 const parity = join(root, 'parity.js');
 /** A task whose outcome is the parity of a response's length. */
 const PARITY = [
@@ -204,6 +221,19 @@ test.each([
   const ofRun = await readBy(run);
   expect(ofRun.length).toBeGreaterThan(2);
   for (const path of [config, checkpoint]) expect(await readBy(path)).toBe(ofRun);
+});
+
+test('replay has no memory for the state of an optimizer', async () => {
+  const plans: string[][] = [];
+  const create = scriptedEngines()!;
+  const createEngine = (spec: EngineSpec) => {
+    plans.push(planMemory(spec).map(({ name }) => name));
+    return create(spec);
+  };
+  const { status, said } = await webgrpo(['replay', run, '--algorithm', 'cispo'], { createEngine });
+  expect(status, said.join('\n')).toBe(0);
+  expect(plans).toEqual([expect.arrayContaining(['weights', 'gradients'])]);
+  expect(plans[0]).not.toContain('AdamW moments');
 });
 
 test('serve: a run folder is resumed, a checkpoint is resumed from, a config starts again', async () => {

@@ -10,7 +10,7 @@ import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/extensions/tasks/gsm8
 import { checkParser, type PromptOptions } from '../../src/extensions/tasks/gsm8k/prompt.ts';
 import { gsm8kReward } from '../../src/tasks/gsm8k/reward.ts';
 import type { ScoredSample } from '../../src/tasks/task.ts';
-import { engineSizes, policySizes } from '../../src/workers/engineSpec.ts';
+import { answerSizes, besideOf, engineSizes, policySizes } from '../../src/workers/engineSpec.ts';
 import {
   checkBindings,
   checkPlan,
@@ -21,6 +21,7 @@ import {
   type Sizes,
   totalBytes,
 } from '../../src/workers/memoryPlan.ts';
+import { splitSpecs } from '../../src/workers/splitEngine.ts';
 
 const shapeOf = (name: string) =>
   parseModelConfig(JSON.parse(readFileSync(`test/fixtures/${name}/config.json`, 'utf8')));
@@ -67,6 +68,81 @@ test.each([
   expect(linesFor(engineSizes(config)).length).toBeGreaterThan(generating.length);
   expect(linesFor(policySizes(config, 'generate')).sort()).toEqual(generating.sort());
   expect(linesFor(policySizes(config, 'score'))).not.toContain('KV cache');
+});
+
+test.each([
+  [['actor.useKlLoss=true'], 'actor.useKlLoss=false'],
+  [['algorithm.useKlInReward=true'], 'algorithm.useKlInReward=false'],
+  [['actor.useKlLoss=true', 'trainer.refUpdateFreq=5'], 'actor.useKlLoss=false and trainer.refUpdateFreq=0'],
+  [['actor.useKlLoss=true', 'reward.judge.weight=1'], undefined],
+  [['algorithm.useKlInReward=true', 'reward.rubric={file: r.yaml}'], undefined],
+  [['actor.useKlLoss=true', 'model.loraRank=8'], undefined],
+])('the advised changes remove the reference: %s', (overrides, advised) => {
+  const resolved = (more: string[] = []) => {
+    const given = ['actor.useKlLoss=false', ...overrides, ...more];
+    return engineSizes(parseTrainConfig('name: x\nmodel: {path: x}\n', { source: 'x', overrides: given }));
+  };
+  const sizes = { ...resolved(), config: shapeOf('smollm2-135m-instruct') };
+  expect(sizes.withReference).toBe(true);
+  const savings = planSavings(sizes).filter(({ change }) => /useKl|refUpdate|judge/.test(change));
+  expect(savings.map(({ change }) => change)).toEqual(advised === undefined ? [] : [advised]);
+  if (advised !== undefined) expect(resolved(advised.split(' and ')).withReference).toBe(false);
+});
+
+test('quantization is not advised to the rollout device of weights that are trained', () => {
+  const config = parseTrainConfig('name: x\nmodel: {path: x}\n', {
+    source: 'x',
+    overrides: ['trainer.placement=split'],
+  });
+  const { train, rollout } = splitSpecs({ ...engineSizes(config), config: shapeOf('smollm2-135m-instruct') });
+  for (const sizes of [train, rollout] as Sizes[])
+    expect(
+      planSavings(sizes)
+        .map(({ change }) => change)
+        .join(),
+    ).not.toContain('model.quantization');
+});
+
+test('engines that train, evaluate or answer have the limit of memory', () => {
+  const config = resolveTrainConfig({ name: 'x', model: { path: 'x', maxMemoryMib: 700 } });
+  const shape = shapeOf('smollm2-135m-instruct');
+  const all = [engineSizes(config), policySizes(config, 'generate'), answerSizes(config, shape, { start: false })];
+  expect(all.map(({ maxMemoryMib }) => maxMemoryMib)).toEqual([700, 700, 700]);
+});
+
+describe('engines on one adapter share the limit of memory', () => {
+  const shape = shapeOf('smollm2-135m-instruct');
+  const sizesOf = (): Sizes => {
+    const config = parseTrainConfig('name: x\nmodel: {path: x, loraRank: 8}\n', { source: 'x' });
+    return { ...engineSizes(config), config: shape };
+  };
+  const checking = besideOf(policySizes(resolveTrainConfig({ name: 'x', model: { path: 'x' } }), 'score'));
+  const bytes = ({ beside: _, ...alone }: Sizes) => totalBytes(planMemory(alone));
+
+  test.each([
+    ['split', splitSpecs(sizesOf())],
+    ['split, with a model that verifies', splitSpecs({ ...sizesOf(), beside: [checking] })],
+  ])('%s: each plan has the sum, and is refused above the limit', (_, { train, rollout }) => {
+    const others = train.beside!.slice(1).map((other) => bytes({ ...other, config: shape }));
+    const sum = [bytes(train), bytes(rollout), ...others].reduce((a, b) => a + b, 0);
+    for (const sizes of [train, rollout]) {
+      expect(totalBytes(planMemory(sizes))).toBe(sum);
+      expect(() => checkPlan(sizes, sum)).not.toThrow();
+      expect(() => checkPlan(sizes, sum - 1)).toThrow(
+        /^This run needs .*, other engines of the run [\d.]+ MiB\)\. Each/,
+      );
+    }
+  });
+
+  test('both lower the same settings to the same values, and fit together', () => {
+    const { train, rollout } = splitSpecs(sizesOf());
+    const limit = Math.floor(0.6 * totalBytes(planMemory(train)));
+    expect(limit).toBeGreaterThan(bytes(rollout));
+    const [trains, generates] = [train, rollout].map((sizes) => fitted(sizes, limit));
+    expect(trains.lowered).toBeDefined();
+    expect(generates.lowered!.values).toEqual(trains.lowered!.values);
+    expect(bytes(trains) + bytes(generates)).toBeLessThanOrEqual(limit);
+  });
 });
 
 describe('settings that are not written are lowered until the run fits', () => {

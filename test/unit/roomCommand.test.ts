@@ -5,6 +5,8 @@ import { mkdtempSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test, vi } from 'vitest';
+import type { EngineSpec } from '../../src/workers/engineSpec.ts';
+import { planMemory, totalBytes } from '../../src/workers/memoryPlan.ts';
 import { metricsIn, RunningCommand, scriptedEngines } from '../commandLine.ts';
 import { hasNatsServer, runningServer } from '../natsServer.ts';
 
@@ -27,9 +29,9 @@ afterEach(() => vi.restoreAllMocks());
 
 const start = (...args: string[]) => new RunningCommand(args, { createEngine: scriptedEngines() });
 /** Starts a room that waits for the samples of its first step. */
-async function waitingRoom(name: string) {
+async function waitingRoom(name: string, createEngine = scriptedEngines()) {
   const words = ['room', 'configs/gsm8k-tool.yaml', ...SETTINGS, `name=${name}`, ...LONG, '--port', '0'];
-  const room = new RunningCommand(words, { createEngine: scriptedEngines(), isTTY: true });
+  const room = new RunningCommand(words, { createEngine: createEngine!, isTTY: true });
   await Promise.all([room.said(INVITATION), room.said(/step 1: /)]);
   return room;
 }
@@ -102,6 +104,21 @@ describe.runIf(hasNatsServer())('a room', () => {
     expect(said.join('\n')).toContain('Stopping before the next step: no worker is connected.');
     expect(said.join('\n')).toMatch(/Stopped and saved\. To resume: .* room .*trainer\.resumeMode=auto/);
     expect(checkpointsOf('idle')).toEqual(['step-0']);
+  });
+
+  test('the trainer and the model that verifies share the limit of memory', async () => {
+    const specs: EngineSpec[] = [];
+    const create = scriptedEngines()!;
+    const room = await waitingRoom('planned', (spec) => {
+      specs.push(spec);
+      return create(spec);
+    });
+    room.signal('SIGINT');
+    await room.done;
+    expect(specs.map(({ use }) => use)).toEqual([undefined, 'score']);
+    const bytes = specs.map((spec) => totalBytes(planMemory(spec)));
+    const alone = specs.map(({ beside: _, ...spec }) => totalBytes(planMemory(spec)));
+    expect(bytes).toEqual([alone[0] + alone[1], alone[0] + alone[1]]);
   });
 
   test('signals while the NATS server is unreachable: the controller saves its last step and ends, and its worker leaves', async () => {

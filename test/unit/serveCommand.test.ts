@@ -274,6 +274,22 @@ test('a second step during a step is 409', async () => {
   expect((await run.done).status).toBe(3);
 });
 
+test.each([
+  [['trainer.pipeline=one-step-off'], /^trainer\.pipeline is set, but in this run clients make the samples/],
+  [
+    ['trainer.stopWhen={metric: val-core/x/acc/mean@1, atLeast: 1}'],
+    /testFreq is 0, so nothing .* Give --evaluate too,/,
+  ],
+  [['trainer.metricForBestModel=val-core/x/acc/mean@1'], /testFreq is 0, so nothing .* Give --evaluate too,/],
+])('serve refuses %s before it opens the model', async (settings, message) => {
+  const words = [...SMALL, 'name=refused', 'model.path=missing', ...settings];
+  const run = new RunningCommand(['serve', 'configs/gsm8k-tool.yaml', ...words, '--port', '0'], {
+    createEngine: scriptedEngines(),
+  });
+  const { status, said } = await run.done;
+  expect([status, said.at(-1)]).toEqual([2, expect.stringMatching(message)]);
+});
+
 test('at Ctrl-C, calls in flight end with 503 or an error event, and the command says how to resume', async () => {
   const gate = new TestGate();
   const flags = ['--port', '0', '--token', 'secret', '--strict'];

@@ -29,7 +29,7 @@ export const doctor: Command = {
       if (!existsSync(folder.file(name)))
         throw new InputError(`${path} is not a run folder: ${name} is missing. Give a run folder.`);
     const source = folder.file('config.yaml');
-    const config = parseTrainConfig(await readText(source), { source, note: () => {} });
+    const config = parseTrainConfig(await readText(source), { source, note: () => {}, trains: false });
     const history = await folder.metrics();
     if (history.length === 0)
       throw new InputError(`No line of ${folder.file('metrics.jsonl')} can be read. Give a run folder with metrics.`);

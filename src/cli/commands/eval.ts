@@ -72,7 +72,7 @@ export const evaluate: Command = {
  */
 async function evaluatedConfig(path: string, overrides: string[], flags: ParsedArgs['flags']): Promise<TrainConfig> {
   const { source, text, run } = await openConfig(path);
-  const config = parseTrainConfig(text, { source, overrides });
+  const config = parseTrainConfig(text, { source, overrides, trains: false });
   const { model, adapter } = flags;
   const isSet = overrides.some((override) => /^model(\.path)?=/.test(override));
   const asked = typeof model === 'string' ? modelOf(model) : isSet ? undefined : run?.model;

@@ -7,7 +7,7 @@ import { checkTrainRules } from '../../grpo/config/rules.ts';
 import { parseTrainConfig } from '../../extensions/yaml/index.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { hasRewardModels } from '../../grpo/generate/options.ts';
-import { completedConfig } from '../../grpo/generate/trainingSet.ts';
+import { completedConfig, withLowered } from '../../grpo/generate/trainingSet.ts';
 import { CancelledError } from '../../grpo/generate/samples.ts';
 import type { RollouterFactory } from '../../grpo/pipeline/source.ts';
 import { pipelineOf } from '../../grpo/pipeline/settings.ts';
@@ -26,7 +26,9 @@ import {
 import { collectWeights } from '../../model/checkpoint/checkpoint.ts';
 import { writeSafetensors } from '../../model/checkpoint/safetensors.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
-import { policySizes } from '../../workers/localEngine.ts';
+import { besideOf } from '../../workers/engineSpec.ts';
+import { engineSizes, policySizes } from '../../workers/localEngine.ts';
+import { splitSpecs } from '../../workers/splitEngine.ts';
 import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
@@ -133,12 +135,15 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
     for (const end of closing.splice(0).reverse()) await end();
   };
   try {
-    const session = await openSession(await withWarmStart(onDevice));
+    const beside = trustsWorkers ? undefined : besideOf(policySizes(onDevice, 'score'));
+    const session = await openSession(await withWarmStart(onDevice), 'train', undefined, beside);
     closing.push(() => session.close());
     const { engine, task } = session;
     const config = completedConfig(run.config, task, engine, session.lora && true);
     const checkpoint = await checkpointToResume(config);
-    const checking = trustsWorkers ? undefined : await openChecking(session, onDevice);
+    const checking = trustsWorkers
+      ? undefined
+      : await openChecking(session, withLowered(onDevice, engine.lowered?.values));
     if (checking) closing.push(() => checking.destroy());
     const { maxAge, maxGroups } = pipelineOf(config);
     // Each stored version of the weights is a complete file, so only as many versions are stored as the pipeline's staleness allows.
@@ -234,11 +239,17 @@ function cancelling(host: RoomHost) {
   return { cancelled, onStop, end };
 }
 
-/** Opens a second copy of the model, with which the controller verifies samples while the first copy is updated. */
+/**
+ * Opens a second copy of the model, with which the controller verifies samples while the first copy is updated.
+ * @param config config of the session's engine, with the settings that were lowered for both engines
+ */
 function openChecking({ model, lora }: CommandSession, config: TrainConfig): Promise<CommandEngine> {
   const { lowerToFit: _, ...sizes } = policySizes(config, 'score');
+  const adapters = lora && { lora };
+  const trains = { ...engineSizes(config), ...adapters };
+  const beside = config.trainer.placement === 'split' ? Object.values(splitSpecs(trains)) : [trains];
   say('a second model verifies the samples of workers');
-  return openEngine(model, { ...sizes, ...(lora && { lora }) });
+  return openEngine(model, { ...sizes, ...adapters, beside: beside.map(besideOf) });
 }
 
 /** Stores the files from which a worker creates its engine: model sizes, tokenizer, and the weights at the start of the training. */

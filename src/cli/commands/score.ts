@@ -14,7 +14,7 @@ import { parseJson } from '../../rollout/tools/call.ts';
 import { dtypeNote } from '../../workers/engineSpec.ts';
 import { createDeviceEngine, type DeviceEngine, type DeviceSpec, withOfferedDtype } from '../../workers/localEngine.ts';
 import { type PlanItem, planLines, type Sizes } from '../../workers/memoryPlan.ts';
-import { findAdapter, openModel, readAdapter } from '../run/checkpoints.ts';
+import { openWithAdapter } from '../run/checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { installDawn } from '../dawn.ts';
 import { tuningStore } from '../diskStore.ts';
@@ -65,9 +65,10 @@ export const score: Command = {
       throw new InputError('Both --tokens and --chat are given. Leave one out.');
     const weightFormat = quantization === undefined ? undefined : packedFormat(quantization);
     const coarse = { ...(weightFormat && { weightFormat }), dtype: computeDtype(dtype) };
-    const { base, folder } = await findAdapter(path, typeof adapterPath === 'string' ? adapterPath : undefined);
-    const { model } = await openModel(base);
-    const adapter = folder === undefined ? undefined : await readAdapter(folder, model.config);
+    const { base, model, adapter } = await openWithAdapter(
+      path,
+      typeof adapterPath === 'string' ? adapterPath : undefined,
+    );
     const json = chat === undefined ? await readJsonFile(file) : await readJsonFile(file, parseAsWritten);
     const ids = chat === undefined ? json : conversationIds(json, modelTokenizer(withTokenizer(base, model)), file);
     const sequences = readSequences(ids, model.config, file);

@@ -1,9 +1,10 @@
 /** `webgrpo serve`: an HTTP server with the APIs of OpenAI and Anthropic, which trains on the calls that a client's agent makes. */
 
 import { join } from 'node:path';
-import { DeviceLostError, InputError } from '../../errors.ts';
-import { ApiError, ClientGroups, NO_TASK, runOverError } from '../../extensions/client/index.ts';
+import { ConfigError, DeviceLostError, InputError } from '../../errors.ts';
+import { ApiError, checkConfig, ClientGroups, NO_TASK, runOverError } from '../../extensions/client/index.ts';
 import { parseTrainConfig } from '../../extensions/yaml/index.ts';
+import { checkTrainRules } from '../../grpo/config/rules.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { requestLosses } from '../../extensions/checks/index.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
@@ -64,9 +65,8 @@ export const serve: Command = {
     const { text, ...options } = await openTraining(named, overrides);
     const parsed = parseTrainConfig(text, { ...options, note: say });
     const isEvaluated = flags['evaluate'] === true;
-    const config = isEvaluated
-      ? parsed
-      : { ...parsed, trainer: { ...parsed.trainer, valBeforeTrain: false, testFreq: 0 } };
+    const config = isEvaluated ? parsed : withoutEvaluations(parsed, options.source);
+    checkConfig(config); // before the model is read
     const settings = { ...readSettings(flags, lists), isEvaluated };
     const path = join(config.trainer.defaultLocalDir, config.name);
     using held = holdFolder(path);
@@ -86,6 +86,20 @@ export const serve: Command = {
     }
   },
 };
+
+/** Returns the config of a run that is not evaluated. Throws InputError if a setting reads metrics of evaluations. */
+function withoutEvaluations(config: TrainConfig, source: string): TrainConfig {
+  const served = { ...config, trainer: { ...config.trainer, valBeforeTrain: false, testFreq: 0 } };
+  try {
+    checkTrainRules(served, source);
+    return served;
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    throw new InputError(
+      `${error.message} Give --evaluate too, without which webgrpo serve sets trainer.testFreq to 0.`,
+    );
+  }
+}
 
 interface Settings {
   listen: ListenOptions;

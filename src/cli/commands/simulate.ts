@@ -42,7 +42,8 @@ export const simulateRun: Command = {
   async run({ flags, positionals }, io) {
     const path = runFolderOf(oneFile(positionals, 'run folder'));
     const folder = RunFolder.open(disk, path);
-    const config = parseTrainConfig(await readText(folder.file('config.yaml')), { source: folder.file('config.yaml') });
+    const source = folder.file('config.yaml');
+    const config = parseTrainConfig(await readText(source), { source, trains: false });
     const work = runWorkload(await folder.profiles(), await folder.metrics());
     const { asyncTraining } = config;
     asyncTraining.stalenessThreshold = numberFlag(flags, 'staleness', asyncTraining.stalenessThreshold, [0, 8]);

@@ -69,7 +69,8 @@ async function open(path: string, flags: ParsedArgs['flags'], lists: ParsedArgs[
     return value === undefined || (flag === 'temperature' && Number(value) === 0) ? [] : [`${key}=${String(value)}`];
   });
   const stops = lists['stop']?.length ? [`rollout.stop=${JSON.stringify(lists['stop'])}`] : [];
-  const config = parseTrainConfig(text, { source, overrides: [...set, ...stops], note: () => {} });
+  const overrides = [...set, ...stops];
+  const config = parseTrainConfig(text, { source, overrides, note: () => {}, trains: false });
   const asked = typeof flags['model'] === 'string' ? modelOf(flags['model']) : run?.model;
   if (asked !== undefined) config.model = { ...config.model, path: asked, loraAdapterPath: undefined };
   if (typeof flags['adapter'] === 'string') config.model.loraAdapterPath = flags['adapter'];

@@ -64,11 +64,13 @@ export async function openReplayEngine(config: TrainConfig, { checkpoint }: Weig
     judge: __,
     speculative: ___,
     withReference: ____,
-    lowerToFit: _____,
+    withoutReference: _____,
+    lowerToFit: ______,
     ...sizes
   } = engineSizes(config);
   const lora = loraSettings(config, model.adapter);
-  return openEngine(model, { ...sizes, ...(lora && { lora }), use: 'train' });
+  const optimizer = { name: 'SignSGD' } as const; // has no state: a replay computes gradients and updates no weight
+  return openEngine(model, { ...sizes, ...(lora && { lora }), optimizer, use: 'train' });
 }
 
 /** Loads the weights of a checkpoint into an engine. Throws InputError if the checkpoint is damaged, or belongs to another model. */

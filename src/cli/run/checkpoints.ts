@@ -12,7 +12,7 @@ import { isGguf, isGgufModel, isRemote } from '../../model/checkpoint/address.ts
 import { fetchModel } from '../../model/checkpoint/hub.ts';
 import { openCheckpoint, type OpenCheckpoint, type WeightSource } from '../../model/checkpoint/open.ts';
 import type { SafetensorsDtype } from '../../model/checkpoint/safetensors.ts';
-import type { CheckpointFiles } from '../../model/checkpoint/sourceFiles.ts';
+import { type CheckpointFiles, readChatTemplate } from '../../model/checkpoint/sourceFiles.ts';
 import { currentIo } from '../process/io.ts';
 import { modelOf } from './namedRun.ts';
 import { say, sayPassing } from './progress.ts';
@@ -40,6 +40,10 @@ export interface LoadedModel extends Omit<ModelCheckpoint, 'weights'> {
  */
 export async function loadModelFiles(path: string): Promise<LoadedModel> {
   const { folder, model } = await openModel(path);
+  return withTokenizerFiles(folder, model);
+}
+
+function withTokenizerFiles(folder: string, model: OpenCheckpoint): LoadedModel {
   const { tokenizerJson, tokenizerConfigJson } = model;
   if (!tokenizerJson || !tokenizerConfigJson) {
     if (isGgufModel(folder))
@@ -136,9 +140,31 @@ export const saveModel = (folder: string, model: ModelCheckpoint, dtype?: Safete
 
 /** Opens a model and, if there is one, its LoRA adapter. See `findAdapter`. */
 export async function loadWithAdapter(path: string, adapterPath?: string): Promise<AdaptedModel> {
-  const { base, folder } = await findAdapter(path, adapterPath);
-  const model = await loadModelFiles(base);
-  return { ...model, base, ...(folder && { adapter: await readAdapter(folder, model.config) }) };
+  const { folder, model, ...rest } = await openWithAdapter(path, adapterPath);
+  return { ...withTokenizerFiles(folder, model), ...rest };
+}
+
+/**
+ * Like `loadWithAdapter`, but a model without tokenizer is allowed. The chat template in the adapter's folder replaces the base's, because
+ * the adapter was trained with it. Token ids and special tokens are always those of the base, whose embedding has their rows.
+ */
+export async function openWithAdapter(path: string, adapterPath?: string): Promise<OpenedWithAdapter> {
+  const { base, folder: given } = await findAdapter(path, adapterPath);
+  const { folder, model } = await openModel(base);
+  if (given === undefined) return { base, folder, model };
+  const { adapter, chatTemplate } = await readAdapter(given, model.config);
+  const { tokenizerConfigJson: json } = model;
+  const isReplaced = json !== undefined && chatTemplate !== undefined;
+  const tokenizerConfigJson = { ...json, chat_template: chatTemplate };
+  return { base, folder, model: { ...model, ...(isReplaced && { tokenizerConfigJson }) }, adapter };
+}
+
+/** A base model by its path and its resolved folder, and the LoRA adapter on top of it, if any. */
+interface OpenedWithAdapter {
+  base: string;
+  folder: string;
+  model: OpenCheckpoint;
+  adapter?: Adapter;
 }
 
 /**
@@ -162,15 +188,16 @@ export interface AdaptedModel extends LoadedModel {
   adapter?: Adapter;
 }
 
-/** Reads the LoRA adapter in a folder, or in the newest checkpoint of a run. */
-export async function readAdapter(path: string, config: ModelConfig): Promise<Adapter> {
+/** Reads the LoRA adapter in a folder, or in the newest checkpoint of a run, and the chat template that was saved with it, if any. */
+async function readAdapter(path: string, config: ModelConfig) {
   const folder = await adapterFolder(path);
   if (folder === undefined)
     throw new InputError(
       `${path} has no ${ADAPTER_CONFIG}, nor has its newest checkpoint. Give a folder that PEFT or a LoRA run wrote.`,
     );
   try {
-    return await loadAdapter(sourceOf(folder), config);
+    const adapter = await loadAdapter(sourceOf(folder), config);
+    return { adapter, chatTemplate: await readChatTemplate(folderFiles(folder)) };
   } catch (error) {
     throw inFolder(error, folder);
   }

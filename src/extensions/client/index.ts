@@ -9,7 +9,7 @@ export { inNamesOf, type NamedEvent, type Translated } from './api/translated.ts
 export { type ChatCompletions, completed, streamed, TrainingClient } from './client.ts';
 export { ClientTrainer, type ClientStepOptions, type ClientTrainerOptions } from './clientTrainer.ts';
 export { ClientGroups, runOverError } from './groups.ts';
-export { type ClientLimits, NO_TASK } from './settings.ts';
+export { checkConfig, type ClientLimits, NO_TASK } from './settings.ts';
 export type { RewardOptions } from './api/reward.ts';
 export type * from './api/shapes.ts';
 export { ClientTrajectory, type TrajectoryOptions } from './trajectory.ts';

@@ -4,6 +4,7 @@ import { InputError } from '../../errors.ts';
 import type { ToolParser } from '../../rollout/tools/parser.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { hasRewardModels } from '../../grpo/generate/options.ts';
+import { pipelineOf } from '../../grpo/pipeline/settings.ts';
 
 /** Limits on episodes that are open or wait for their step. */
 export interface ClientLimits {
@@ -44,8 +45,10 @@ export const NO_TASK = {
 };
 
 /** Throws InputError for settings that work only if the trainer generates the samples itself. */
-export function checkConfig({ algorithm, rollout, reward }: TrainConfig): void {
+export function checkConfig(config: TrainConfig): void {
+  const { algorithm, rollout, reward } = config;
   const wrong = [
+    ['trainer.pipeline', pipelineOf(config).isAsync],
     ['rollout.overSampleRate', rollout.overSampleRate > 0],
     ['algorithm.filterGroups.enable', algorithm.filterGroups.enable],
     ['algorithm.replayBufferSize', algorithm.replayBufferSize > 0],

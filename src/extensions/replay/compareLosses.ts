@@ -42,8 +42,8 @@ export interface LossComparison {
 const KEPT_BYTES = 2 ** 29;
 
 /**
- * Computes each loss and its gradient on the samples of a stored step, at the engine's current weights. Changes the optimizer's moments,
- * but not the weights. If the gradients of all losses do not fit in `keptBytes`, forward and backward passes are repeated. Throws
+ * Computes each loss and its gradient on the samples of a stored step, at the engine's current weights. Changes the state of the engine's
+ * optimizer, which can be any, but not the weights. If the gradients of all losses do not fit in `keptBytes`, forward and backward passes are repeated. Throws
  * InputError for a step that cannot be replayed.
  * @param losses configs to compare; the first is the run's own, for which the stored advantages are used
  */
@@ -96,8 +96,8 @@ async function replayed(step: KeptStep, { name, config: given }: NamedConfig, ow
   const { batch, loss, metrics } = update;
   const gradients = await engine.model.exportGradients();
   // The optimizer step is run only to get the gradient norm that the device computes. With learning rate 0 the weights stay unchanged.
-  const { optimizer, betas, eps } = actor.optim;
-  const options = { optimizer, lr: 0, beta1: betas[0], beta2: betas[1], eps, weightDecay: 0, gradClip: 0 };
+  const { betas, eps } = actor.optim;
+  const options = { lr: 0, beta1: betas[0], beta2: betas[1], eps, weightDecay: 0, gradClip: 0 };
   const { gradNorm } = await engine.model.optimizerStep(options);
   const names = ['ratio', 'advantage', 'weight', 'grad', 'clipped'] as const;
   const result: ReplayedLoss = {

@@ -23,6 +23,8 @@ export interface ParseOptions {
   note?: (sentence: string) => void;
   /** Run that wrote the text. It wrote every key, so keys that differ from the algorithm's recipe were reported at its start. */
   run?: object;
+  /** False if nothing is trained with the config, so that rules on training alone are skipped. Default: true. */
+  trains?: boolean;
 }
 
 /**
@@ -39,7 +41,7 @@ export function parseTrainConfig(yaml: string, options: ParseOptions): TrainConf
     throw new InputError(
       `${source} is the config of supervised training. Start it with webgrpo sft, or give a training config and the supervised run as its model.`,
     );
-  const config = resolveUnder(overrides, () => resolveTrainTree(tree, source));
+  const config = resolveUnder(overrides, () => resolveTrainTree(tree, source, options.trains));
   const given = overrides.map(({ path }) => path);
   const isNamed = overrides.findLast(({ path }) => path === 'algorithm.name');
   if (isNamed && gaveWay.length > 0)

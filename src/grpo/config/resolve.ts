@@ -30,8 +30,11 @@ export function resolveTrainConfig(tree: TrainConfigInput, source = 'config'): T
   return resolveTrainTree(tree, source);
 }
 
-/** Like `resolveTrainConfig`, but reads the content of a config file. */
-export function resolveTrainTree(tree: unknown, source: string): TrainConfig {
+/**
+ * Like `resolveTrainConfig`, but reads the content of a config file.
+ * @param trains false to skip the rules on training alone
+ */
+export function resolveTrainTree(tree: unknown, source: string, trains = true): TrainConfig {
   refuseNoConfig(TRAIN_SCHEMA, tree, source);
   const config = settled(validate(TRAIN_SCHEMA, isTree(tree) ? overRecipe(tree) : tree, source));
   if (valueAt(tree, 'actor.ppoMiniBatchSize') === undefined && config.asyncTraining.requireBatches === undefined)
@@ -45,7 +48,7 @@ export function resolveTrainTree(tree: unknown, source: string): TrainConfig {
   refuseUnknownNumbers(config, source);
   // The number of steps is not limited yet: `withTotalSteps` sets it once the training problems are counted.
   if (countsEpochs(tree)) config.trainer.totalTrainingSteps = Infinity;
-  checkTrainRules(config, source);
+  checkTrainRules(config, source, trains);
   return config;
 }
 

@@ -26,12 +26,18 @@ export interface Rule<C> {
   keys: readonly string[];
   /** True if a config breaks the rule. */
   when: (config: C) => boolean;
+  /** True for a rule that only a command that trains can break: an evaluation or an answer does not use what it is about. */
+  ofTraining?: true;
   /** The error message. In a plain text, {0}, {1}, ... are the values of `keys`. */
   say: string | ((config: C) => string);
 }
 
-/** Checks a training run. Throws ConfigError. */
-export const checkTrainRules = (config: TrainConfig, source: string): void => check(TRAIN_RULES, config, source);
+/**
+ * Checks the config of a training run. Throws ConfigError.
+ * @param trains false to skip the rules on training alone
+ */
+export const checkTrainRules = (config: TrainConfig, source: string, trains = true): void =>
+  check(trains ? TRAIN_RULES : TRAIN_RULES.filter(({ ofTraining }) => !ofTraining), config, source);
 
 /** Checks a run's name, which must be a valid folder name on every system. Throws ConfigError. */
 export const checkName = (name: string, source: string): void => check([NAME_RULE], { name }, source);
@@ -83,6 +89,7 @@ const AMOUNTS: readonly Rule<TrainConfig>[] = [
   },
   {
     keys: ['actor.ppoMaxTokenLenPerGpu', 'data.maxPromptLength', 'data.maxResponseLength'],
+    ofTraining: true,
     when: (c) => c.actor.ppoMaxTokenLenPerGpu < longestSequence(c),
     say: (c) =>
       `actor.ppoMaxTokenLenPerGpu is ${c.actor.ppoMaxTokenLenPerGpu} tokens, but one sequence may take data.maxPromptLength + ` +
@@ -123,6 +130,7 @@ const ADAPTERS: readonly Rule<TrainConfig>[] = [
   },
   {
     keys: ['model.quantization', 'model.loraRank'],
+    ofTraining: true,
     when: (c) => !hasAdapters(c) && c.model.quantization !== 'none',
     say: 'model.quantization is "{0}", which freezes the weights. Set model.loraRank (for example 16) to train an adapter, or remove model.quantization.',
   },
@@ -167,6 +175,7 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
   },
   {
     keys: ['reward.overlongBuffer.len', 'data.maxResponseLength'],
+    ofTraining: true,
     when: (c) => c.reward.overlongBuffer.len > c.data.maxResponseLength,
     say: 'reward.overlongBuffer.len is {0} tokens; allowed: up to data.maxResponseLength, {1}.',
   },
@@ -327,17 +336,24 @@ const COURSE: readonly Rule<TrainConfig>[] = [
     when: ({ trainer: { stopWhen } }) => stopWhen !== undefined && (stopWhen.atLeast ?? stopWhen.atMost) === undefined,
     say: 'trainer.stopWhen names {0} without a value. Set atLeast or atMost.',
   },
-  {
-    keys: ['trainer.stopWhen.metric', 'trainer.testFreq'],
-    when: ({ trainer }) => trainer.stopWhen?.metric.startsWith('val-') === true && trainer.testFreq <= 0,
-    say: 'trainer.stopWhen reads {0}, but trainer.testFreq is {1}, so nothing is evaluated during the run. Set trainer.testFreq, for example to 10.',
-  },
+  readsEvaluations('trainer.stopWhen.metric', ({ trainer }) => trainer.stopWhen?.metric),
+  readsEvaluations('trainer.metricForBestModel', ({ trainer }) => trainer.metricForBestModel),
   {
     keys: ['data.difficulty.hard', 'data.difficulty.easy'],
     when: ({ data: { difficulty } }) => difficulty.hard > difficulty.easy,
     say: 'data.difficulty.hard is {0}, above easy {1}. Swap them.',
   },
 ];
+
+/** Rule that a metric which only evaluations have needs evaluations during the run. */
+function readsEvaluations(key: string, metricOf: (config: TrainConfig) => string | undefined): Rule<TrainConfig> {
+  return {
+    keys: [key, 'trainer.testFreq'],
+    ofTraining: true,
+    when: (c) => metricOf(c)?.startsWith('val-') === true && c.trainer.testFreq <= 0,
+    say: `${key} is {0}, but trainer.testFreq is {1}, so nothing is evaluated during the run. Set trainer.testFreq, for example to 10.`,
+  };
+}
 
 /**
  * Rule that a setting cannot be combined with an asynchronous pipeline.

@@ -79,9 +79,9 @@ export interface TokenizerJson {
 }
 
 /** Reads every text file that exists. Throws InputError if one is too long, or an HTML page. */
-export async function readSourceFiles(files: CheckpointFiles): Promise<SourceFiles> {
+export async function readSourceFiles(files: CheckpointFiles, names: readonly string[] = NAMES): Promise<SourceFiles> {
   const found = new Map<string, Uint8Array<ArrayBuffer>>();
-  for (const name of NAMES) {
+  for (const name of names) {
     const bytes = await readSmall(files, name);
     if (bytes) found.set(name, bytes.slice());
   }
@@ -108,6 +108,12 @@ export function tokenizerIn(files: SourceFiles): TokenizerJson {
   const tokenizerJson = jsonIn(files, TOKENIZER);
   const tokenizerConfigJson = withTemplates(files, jsonIn(files, TOKENIZER_CONFIG));
   return { ...(tokenizerJson && { tokenizerJson }), ...(tokenizerConfigJson && { tokenizerConfigJson }) };
+}
+
+/** Reads the value of `chat_template` of a folder, which can be an adapter's. Undefined if it has none. Throws InputError. */
+export async function readChatTemplate(files: CheckpointFiles): Promise<unknown> {
+  const found = await readSourceFiles(files, [TOKENIZER_CONFIG, TEMPLATE, TOOL_TEMPLATE]);
+  return tokenizerIn(found).tokenizerConfigJson?.['chat_template'] ?? undefined;
 }
 
 /** Returns the parsed config, including the end tokens of `generation_config.json`. Throws InputError. */

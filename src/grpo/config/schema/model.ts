@@ -20,7 +20,7 @@ export const model = part({
   maxMemoryMib: count(
     undefined,
     'MiB',
-    'Maximum GPU memory to use. Default: the memory of the machine on a software adapter, otherwise no limit, because WebGPU cannot report the free memory.',
+    'Maximum GPU memory of all engines of a run together. Default: the memory of the machine on a software adapter, otherwise no limit, because WebGPU cannot report the free memory.',
   ),
   lowerToFit: names(undefined, [...LOWERED_KEYS, 'none'], {
     why: 'Keys that are lowered if the run does not fit the model or the device; the run reports the values. Default: those of these keys that are not written. none = refuse the run instead.',
