@@ -7,6 +7,7 @@ import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
+import type { Io } from '../../src/cli/process/io.ts';
 import { modelOf, runOf } from '../../src/cli/run/namedRun.ts';
 import { passInterval } from '../../src/report/passInterval.ts';
 import { metricsIn, RunningCommand, scriptedEngines, webgrpo } from '../commandLine.ts';
@@ -288,6 +289,27 @@ test('generate of a run answers with the tools of its task, in a chat too; /exit
   const { turns } = JSON.parse(stdout) as { turns: { messages: unknown[] }[] };
   expect(turns).toHaveLength(1);
   expect(turns[0].messages.length).toBeGreaterThan(0);
+});
+
+test('--context sets the length of a chat with a task too', async () => {
+  const lengths: number[] = [];
+  const scripted = scriptedEngines()!;
+  const createEngine: Io['createEngine'] = (spec) => {
+    lengths.push(spec.maxPositions);
+    return scripted(spec);
+  };
+  const chat = async (...words: string[]) => {
+    const command = new RunningCommand(['generate', '--model', run, '--chat', ...words], { createEngine });
+    command.type('one\n/exit\n');
+    const { status, said } = await command.done;
+    return [status, said.at(-1)];
+  };
+  expect((await chat('--context', '500'))[0]).toBe(0);
+  expect(lengths).toEqual([500]);
+  expect(await chat('--context', '96')).toEqual([
+    2,
+    '--context is "96"; allowed: a number from 161 to 512. Change it.',
+  ]);
 });
 
 test('generate: a run whose task is gone answers without tools; a task that is named must open', async () => {

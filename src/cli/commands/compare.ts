@@ -32,6 +32,7 @@ export const compare: Command = {
     `compare configs/gsm8k-tool.yaml --algorithms ${ALGORITHMS} --seeds 3`,
     'compare configs/gsm8k-tool.yaml --algorithms grpo,rloo --seeds 2 trainer.totalTrainingSteps=20',
   ],
+  reads: ['words', 'settings'],
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,

@@ -13,6 +13,7 @@ import { runFolderOf } from '../run/namedRun.ts';
 export const doctor: Command = {
   summary: 'say why a run does not learn, and what to change',
   usage: ['doctor runs/gsm8k-tool'],
+  reads: ['words'],
   flags: { ...JSON_FLAG },
   details: () =>
     [

@@ -19,6 +19,7 @@ import { withWarmStart } from '../run/warmStart.ts';
 export const evaluate: Command = {
   summary: 'held-out accuracy of a checkpoint, sampled and greedy',
   usage: ['eval runs/gsm8k-tool', 'eval configs/gsm8k-tool.yaml --model runs/gsm8k-tool data.valMaxSamples=64'],
+  reads: ['words', 'settings'],
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,

@@ -6,7 +6,7 @@ import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { lostRoles, namedRole } from '../../model/tokenizer/lostText.ts';
 import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
-import type { ParsedArgs } from '../args.ts';
+import { type ParsedArgs, refuseFlags } from '../args.ts';
 import { type AdaptedModel, loadWithAdapter } from '../run/checkpoints.ts';
 import { type Command, JSON_FLAG, type Output } from '../command.ts';
 import { type Answer, Conversation } from '../generate/conversation.ts';
@@ -30,6 +30,7 @@ export const generate: Command = {
     'generate --model runs/gsm8k-tool --chat',
     'generate --model DIR --chat --system "You answer in one sentence."',
   ],
+  reads: [],
   flags: {
     ...JSON_FLAG,
     model: { value: 'PATH', help: 'checkpoint or run folder, or .gguf file; a run answers with the tools of its task' },
@@ -38,7 +39,10 @@ export const generate: Command = {
     prompt: { value: 'TEXT', help: "the user's message" },
     system: { value: 'TEXT', help: 'a system message before it' },
     chat: { help: "several turns: the user's messages are lines of standard input; /exit ends it" },
-    context: { value: 'N', help: `tokens of a complete chat (default ${CHAT_CONTEXT}, or the model's positions)` },
+    context: {
+      value: 'N',
+      help: `tokens of a complete chat (default ${CHAT_CONTEXT} or, with a task, 4 samples; at most the model's positions)`,
+    },
     raw: { help: 'continue the text itself, without the chat template' },
     ...SAMPLING_FLAGS,
     quantization: { value: 'FORMAT', help: 'keep weights as float16, int8 or int4' },
@@ -51,6 +55,7 @@ export const generate: Command = {
       throw new InputError('--model is missing. Give --model FOLDER, or --config FILE.');
     if (flags['chat'] && flags['raw'])
       throw new InputError('A chat needs the chat template. Leave out --raw or --chat.');
+    if (!flags['chat']) refuseFlags(flags, ['context'], 'without --chat');
     const lines = flags['chat'] ? new Lines() : undefined;
     if (typeof prompt !== 'string' && !lines)
       throw new InputError('--prompt is missing. Give --prompt TEXT, or --chat.');

@@ -25,6 +25,7 @@ import { openEngine } from '../run/session.ts';
 export const join: Command = {
   summary: 'generate samples for a room on another machine',
   usage: ['join nats://192.168.1.7:4222 --code SUA...', 'join ADDRESS --code CODE --module my-task.js'],
+  reads: ['words'],
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,

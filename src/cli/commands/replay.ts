@@ -15,7 +15,7 @@ import {
   stepReport,
 } from '../../report/replay/replayReport.ts';
 import type { CommandEngine } from '../process/io.ts';
-import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
+import { numberFlag, oneFile, type ParsedArgs, refuseFlags } from '../args.ts';
 import { type Command, JSON_FLAG, type Output } from '../command.ts';
 import { IMPORT_FLAG, importReward } from '../importModule.ts';
 import { openReplayEngine, useWeights, weightsFor } from '../replay/engine.ts';
@@ -32,6 +32,7 @@ export const replay: Command = {
     'replay runs/NAME --algorithm dr_grpo --step all',
     'replay runs/NAME --reward new.js',
   ],
+  reads: ['words'],
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
@@ -57,6 +58,8 @@ export const replay: Command = {
       throw new InputError(
         'Give --algorithm or --reward, not both: losses are compared on the rewards that the run had.',
       );
+    if (flags['reward'] !== undefined)
+      refuseFlags(flags, ['checkpoint', 'samples'], 'with --reward, which needs no weights and shows no tokens');
     const path = runFolderOf(oneFile(positionals, 'run folder'));
     const run = await openKeptRun(path);
     const title = basename(resolve(path));

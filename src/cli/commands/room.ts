@@ -27,7 +27,7 @@ import { collectWeights } from '../../model/checkpoint/checkpoint.ts';
 import { writeSafetensors } from '../../model/checkpoint/safetensors.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
 import { policySizes } from '../../workers/localEngine.ts';
-import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
+import { numberFlag, oneFile, type ParsedArgs, refuseFlags } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { holdFolder } from '../process/heldFolder.ts';
@@ -52,6 +52,7 @@ export const room: Command = {
     'room configs/gsm8k-tool.yaml --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem',
     'room CONFIG --nats nats://controller:PASSWORD@host:4222 --worker worker:PASSWORD',
   ],
+  reads: ['words', 'settings'],
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
@@ -86,6 +87,7 @@ export const room: Command = {
     const config = asynchronous(parseTrainConfig(text, { ...options, note: say }), options.source);
     checkConfig(config);
     const trustsWorkers = flags['trust-workers'] === true;
+    if (trustsWorkers) refuseFlags(flags, ['second-share'], 'with --trust-workers');
     if (trustsWorkers) say(TRUSTING);
     else expectVerifiable(config);
     const path = join(config.trainer.defaultLocalDir, config.name);
@@ -313,8 +315,13 @@ function serverOptions(flags: ParsedArgs['flags'], folder: string): ServerOption
 }
 
 /** Returns the NATS server that `--nats` names; undefined without that flag. Throws InputError. */
-function runningServer({ nats, worker }: ParsedArgs['flags']): RoomServer | undefined {
-  if (nats === undefined) return undefined;
+function runningServer(flags: ParsedArgs['flags']): RoomServer | undefined {
+  const { nats, worker } = flags;
+  if (nats === undefined) {
+    refuseFlags(flags, ['worker'], 'without --nats');
+    return undefined;
+  }
+  refuseFlags(flags, ['host', 'port', 'tls-cert', 'tls-key'], 'with --nats, whose server runs already');
   const url = URL.canParse(String(nats)) ? new URL(String(nats)) : undefined;
   if (!url?.username || !url.password || typeof worker !== 'string' || !worker.includes(':'))
     throw new InputError(

@@ -38,6 +38,7 @@ export const score: Command = {
     'score --model checkpoints/gsm8k-tool --tokens tokens.json',
     'score --model checkpoints/gsm8k-tool --chat conversations.json',
   ],
+  reads: [],
   flags: {
     ...JSON_FLAG,
     model: { value: 'PATH', help: 'checkpoint or run folder, or .gguf file; only --chat needs the tokenizer' },

@@ -36,6 +36,7 @@ export const serve: Command = {
     'serve configs/gsm8k-tool.yaml name=agent rollout.n=4 data.trainBatchSize=2 --steps manual',
     'serve CONFIG --host 0.0.0.0 --token TEXT',
   ],
+  reads: ['words', 'settings'],
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,

@@ -12,6 +12,7 @@ import { evaluateSupervised, runSupervised, supervisedFolder } from '../run/supe
 export const sft: Command = {
   summary: 'supervised training on demonstrations: the warm start of GRPO',
   usage: ['sft configs/gsm8k-sft.yaml', 'sft configs/gsm8k-sft.yaml trainer.totalTrainingSteps=100'],
+  reads: ['words', 'settings'],
   flags: JSON_FLAG,
   details: () => STOPS,
   async run({ positionals, overrides }, io) {

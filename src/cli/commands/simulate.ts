@@ -12,7 +12,7 @@ import {
   type Workload,
 } from '../../extensions/simulation/index.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
-import { numberFlag, oneFile } from '../args.ts';
+import { numberFlag, oneFile, refuseFlags } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { disk, readText } from '../files.ts';
 import { runFolderOf } from '../run/namedRun.ts';
@@ -28,6 +28,7 @@ export const simulateRun: Command = {
     'simulate runs/NAME --devices 1,4,16 --staleness 0.5',
     'simulate runs/NAME --devices 1 --workers 1,2,8',
   ],
+  reads: ['words'],
   flags: {
     ...JSON_FLAG,
     devices: { value: 'NUMBERS', help: 'comma-separated (default: 1,2,4,8,16,32,64,128)' },
@@ -47,6 +48,7 @@ export const simulateRun: Command = {
     const { asyncTraining } = config;
     asyncTraining.stalenessThreshold = numberFlag(flags, 'staleness', asyncTraining.stalenessThreshold, [0, 8]);
     if (flags['no-partial'] === true) asyncTraining.partialRollout = false;
+    if (flags['workers'] === undefined) refuseFlags(flags, ['trust-workers'], 'without --workers');
     const verifies = flags['trust-workers'] !== true;
     const devices = numbers(flags['devices'], '--devices') ?? [1, 2, 4, 8, 16, 32, 64, 128];
     const rows = [

@@ -29,6 +29,7 @@ export const train: Command = {
     'train configs/gsm8k-tool.yaml seed=2 actor.optim.lr=1e-4',
     'train runs/gsm8k-tool trainer.totalTrainingSteps=120',
   ],
+  reads: ['words', 'settings'],
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
