@@ -235,9 +235,27 @@ test.each([
   [['room', CONFIG, '--trust-workers', '--second-share', '0.1'], '--second-share has no effect with --trust-workers.'],
   [['room', CONFIG, '--worker', 'c:d'], '--worker has no effect without --nats.'],
   [['room', CONFIG, ...NATS, '--host', '0.0.0.0'], '--host has no effect with --nats, whose server runs already.'],
+  [
+    ['compare', CONFIG, 'seed=7'],
+    'compare sets seed in every run, but got 7. Give --seeds N instead, for the seeds 1 to N.',
+  ],
+  [
+    ['compare', CONFIG, 'algorithm={name: rloo}'],
+    'compare sets algorithm.name in every run, but got "rloo". Give --alg',
+  ],
+  [
+    ['compare', CONFIG, 'trainer.resumeMode=auto'],
+    'compare sets trainer.resumeMode in every run, but got "auto". Leave',
+  ],
+  [['compare', CONFIG, '--out', folder, 'trainer.defaultLocalDir=x'], '"x". Leave it or --out out.'],
+  [['eval', CONFIG, ...MODEL, 'model.path=x'], 'Both --model and model.path are given. Leave one out.'],
+  [
+    ['eval', CONFIG, '--adapter', 'x', 'model.loraAdapterPath=x'],
+    'Both --adapter and model.loraAdapterPath are given.',
+  ],
   [['config', '--markdown', 'actor'], '--markdown prints all keys in one form. Leave out actor.'],
   [['config', '--peers', '--json'], '--peers prints all keys in one form. Leave out --json.'],
-])('a flag without effect is refused: %j', async (words, sentence) => {
+])('a flag or setting without effect is refused: %j', async (words, sentence) => {
   const { status, stdout, said } = await webgrpo(words);
   expect([status, stdout]).toEqual([2, '']);
   expect(said.at(-1)).toContain(sentence);

@@ -104,6 +104,8 @@ test('eval: a model that is given is evaluated instead of the run', async () => 
   const given = [['--model', 'checkpoints/gsm8k-tool'], ['model.path=checkpoints/gsm8k-tool']];
   for (const words of given)
     expect((await start('eval', run, ...words)).stdout).toMatch(/^ {2}checkpoints\/gsm8k-tool, 2 problems/m);
+  const without = await start('eval', run, 'model.loraAdapterPath=nope');
+  expect([without.status, without.told]).toEqual([2, expect.stringContaining('nope')]);
 });
 
 const parity = join(root, 'parity.js');

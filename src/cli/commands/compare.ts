@@ -4,8 +4,9 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
 import type { TrainConfig } from '../../grpo/config/types.ts';
-import { changedKeys, parseTrainConfig } from '../../extensions/yaml/index.ts';
+import { changedKeys, parseTrainConfig, readTrees } from '../../extensions/yaml/index.ts';
 import { RECIPES } from '../../grpo/config/recipes.ts';
+import { show, valueAt } from '../../grpo/config/tree.ts';
 import { batchTable } from '../../grpo/config/rules.ts';
 import { goalReached } from '../../grpo/stopWhen.ts';
 import { InputError } from '../../errors.ts';
@@ -50,6 +51,7 @@ export const compare: Command = {
     STOPS,
   async run({ positionals, overrides, flags }, io) {
     const { source, text: yaml } = await openConfig(oneFile(positionals, 'config or run folder'));
+    refuseOwnKeys(overrides, flags['out'] !== undefined);
     const algorithms = algorithmsOf(flags['algorithms'] ?? ALGORITHMS);
     const seeds = numberFlag(flags, 'seeds', 3, [1, 100]);
     const target = numberFlag(flags, 'target', 0.85, [0, 1]);
@@ -87,6 +89,23 @@ function algorithmsOf(text: string | boolean): string[] {
   const unknown = names.find((name) => !Object.hasOwn(RECIPES, name));
   if (unknown === undefined) return [...new Set(names)];
   throw new InputError(`--algorithms names "${unknown}"; known: ${Object.keys(RECIPES).join(', ')}.`);
+}
+
+/** Throws InputError for an override of a key that `overridesOf` sets in every run. */
+function refuseOwnKeys(overrides: readonly string[], hasOut: boolean): void {
+  const { tree } = readTrees('', { source: 'the overrides', overrides });
+  const instead = {
+    'algorithm.name': 'Give --algorithms instead',
+    seed: 'Give --seeds N instead, for the seeds 1 to N',
+    'trainer.resumeMode': 'Leave it out: the same command resumes',
+    'trainer.resumeFromPath': 'Leave it out: the same command resumes',
+    ...(hasOut && { 'trainer.defaultLocalDir': 'Leave it or --out out' }),
+  };
+  for (const [key, remedy] of Object.entries(instead)) {
+    const value = valueAt(tree, key);
+    if (value !== undefined)
+      throw new InputError(`compare sets ${key} in every run, but got ${show(value)}. ${remedy}.`);
+  }
 }
 
 const overridesOf = (algorithm: string, seed: number, out: string): string[] => [
