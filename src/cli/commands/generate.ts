@@ -9,6 +9,7 @@ import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
 import { type ParsedArgs, refuseFlags } from '../args.ts';
 import { type AdaptedModel, loadWithAdapter } from '../run/checkpoints.ts';
 import { type Command, JSON_FLAG, type Output } from '../command.ts';
+import { IMPORT_FLAG } from '../importModule.ts';
 import { type Answer, Conversation } from '../generate/conversation.ts';
 import { currentIo } from '../process/io.ts';
 import { say } from '../run/progress.ts';
@@ -33,6 +34,7 @@ export const generate: Command = {
   reads: [],
   flags: {
     ...JSON_FLAG,
+    ...IMPORT_FLAG,
     model: { value: 'PATH', help: 'checkpoint or run folder, or .gguf file; a run answers with the tools of its task' },
     config: { value: 'FILE', help: "answer with the tools, prompt and limits of a training config's task" },
     adapter: { value: 'FOLDER', help: 'LoRA adapter (PEFT folder or run folder) over the model' },

@@ -4,6 +4,7 @@ import { parseSftConfig } from '../../extensions/sft/index.ts';
 import { greedyAcc, passAt1 } from '../../report/metricOf.ts';
 import { oneFile } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
+import { IMPORT_FLAG } from '../importModule.ts';
 import { holdFolder } from '../process/heldFolder.ts';
 import { STOPS } from '../process/interrupt.ts';
 import { openConfig } from '../run/namedRun.ts';
@@ -13,7 +14,7 @@ export const sft: Command = {
   summary: 'supervised training on demonstrations: the warm start of GRPO',
   usage: ['sft configs/gsm8k-sft.yaml', 'sft configs/gsm8k-sft.yaml trainer.totalTrainingSteps=100'],
   reads: ['words', 'settings'],
-  flags: JSON_FLAG,
+  flags: { ...JSON_FLAG, ...IMPORT_FLAG },
   details: () => STOPS,
   async run({ positionals, overrides }, io) {
     const { source, text } = await openConfig(oneFile(positionals, 'config'));

@@ -14,6 +14,7 @@ import {
 import { RunFolder } from '../../runs/runFolder.ts';
 import { numberFlag, oneFile, refuseFlags } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
+import { IMPORT_FLAG } from '../importModule.ts';
 import { disk, readText } from '../files.ts';
 import { runFolderOf } from '../run/namedRun.ts';
 import { aligned } from '../table.ts';
@@ -31,6 +32,7 @@ export const simulateRun: Command = {
   reads: ['words'],
   flags: {
     ...JSON_FLAG,
+    ...IMPORT_FLAG,
     devices: { value: 'NUMBERS', help: 'comma-separated (default: 1,2,4,8,16,32,64,128)' },
     workers: {
       value: 'NUMBERS',
