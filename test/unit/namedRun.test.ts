@@ -293,6 +293,18 @@ test('generate of a run answers with the tools of its task, in a chat too; /exit
   expect(turns[0].messages.length).toBeGreaterThan(0);
 });
 
+test.each([run, 'checkpoints/gsm8k-tool'])(
+  'a chat with %s that ends before a question is a JSON object',
+  async (model) => {
+    const chat = new RunningCommand(['generate', '--model', model, '--chat', '--json'], {
+      createEngine: scriptedEngines(),
+    });
+    chat.type('/exit\n');
+    const { status, stdout } = await chat.done;
+    expect([status, JSON.parse(stdout)]).toEqual([0, { turns: [] }]);
+  },
+);
+
 test('--context sets the length of a chat with a task too', async () => {
   const lengths: number[] = [];
   const scripted = scriptedEngines()!;

@@ -82,7 +82,11 @@ export const generate: Command = {
     if (tokenizer.endNote && !flags['raw']) say(tokenizer.endNote);
     const sampling = samplingOf(args, { eosTokenIds: tokenizer.eosTokenIds, vocabSize });
     const question = typeof prompt === 'string' ? prompt : await lines?.next();
-    if (question === undefined) return;
+    if (question === undefined) {
+      lines?.close();
+      io.result({ turns: [] });
+      return;
+    }
     const promptIds = encode(tokenizer, flags, question);
     const contextLength = contextOf(flags, promptIds.length, sampling.maxNewTokens, model);
     const engine = await open(model, flags, promptIds.length, contextLength);
