@@ -205,7 +205,7 @@ test('a run of partial rollouts that was stopped continues as if it had not been
   expect(checkpointsOf('stopped')).toContain('step-2');
   expect(checkpointsOf('stopped')).not.toContain('step-3');
   const resumed = await train('name=stopped', ...four, 'trainer.resumeMode=auto');
-  expect(resumed.said).toContain('3 groups were in flight (rollout.partialRollout): their samples are resumed');
+  expect(resumed.said).toContain('3 groups were in flight (rollout.partialRollout): resumed with the samples so far');
   expect(resumed.status).toBe(0);
   expect(outcome('stopped', 4)).toEqual(outcome('whole', 4));
 });
@@ -238,7 +238,7 @@ test('--dry-run prints plan and estimate, and writes nothing', async () => {
   ).done;
   expect(status).toBe(0);
   expect(said.join('\n')).toMatch(
-    /^batches: 4 samples per step.*\nlengths: .*\nalgorithm: grpo.*\nestimate: \d+:\d\d per step, \d+:\d\d per evaluation, \d+:\d\d for 80 steps \(timed on 4 samples\)$/m,
+    /^batches: 4 samples per step, 1 update per step, .*\nlengths: .*\nalgorithm: grpo.*\nestimate: \d+:\d\d per step, \d+:\d\d per evaluation, \d+:\d\d for 80 steps \(timed on 4 samples\)$/m,
   );
   expect(existsSync(inRun('dry'))).toBe(false);
   const planned = JSON.parse((await train('name=dry', '--dry-run', '--json')).stdout) as Record<string, unknown>;

@@ -24,6 +24,7 @@ import { say } from '../run/progress.ts';
 import { writeReport } from '../run/reports.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
 import { runTraining } from './train.ts';
+import { plural } from '../../ui/format.ts';
 
 const ALGORITHMS = 'grpo,dr_grpo,dapo,gspo,cispo,sapo';
 
@@ -174,8 +175,8 @@ async function writeComparison({ out, base, configs, target, problems }: Written
   const rows = comparedRows(all, target);
   const { trainBatchSize } = base.data;
   const about =
-    `${base.trainer.totalTrainingSteps} steps of ${trainBatchSize} prompts x ${base.rollout.n} samples from ` +
-    `${base.model.path}, learning rate ${base.actor.optim.lr}; pass@1 of ${problems} held-out problems. ` +
+    `${plural(base.trainer.totalTrainingSteps, 'step')} of ${plural(trainBatchSize, 'prompt')} x ${plural(base.rollout.n, 'sample')} from ` +
+    `${base.model.path}, learning rate ${base.actor.optim.lr}; pass@1 of ${plural(problems, 'held-out problem')}. ` +
     `Loss, clip, aggregation and advantage are those of each algorithm; all other settings are the same. Target: ${target}. ` +
     'In brackets: the lowest and the highest value over the seeds. p is the p-value of a permutation test over the seeds.';
   const config = stringify(base);

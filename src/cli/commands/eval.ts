@@ -17,6 +17,7 @@ import { modelOf, openConfig } from '../run/namedRun.ts';
 import { whileEvaluating } from '../run/progress.ts';
 import { openSession } from '../run/session.ts';
 import { withWarmStart } from '../run/warmStart.ts';
+import { plural } from '../../ui/format.ts';
 
 export const evaluate: Command = {
   summary: 'held-out accuracy of a checkpoint, sampled and greedy',
@@ -95,7 +96,7 @@ function accLines(metrics: Metrics, { model, data }: TrainConfig): string[] {
       Object.entries(metrics).filter(([name]) => name.startsWith(`val-core/${source}/acc/`)),
     );
     const name = sources.length > 1 ? `${source}, ` : '';
-    return `  ${model.path}, ${name}${data.valMaxSamples} problems: pass@1 ${passAt1(own)?.toFixed(3)}, greedy ${greedyAcc(own)?.toFixed(3)}`;
+    return `  ${model.path}, ${name}${plural(data.valMaxSamples, 'problem')}: pass@1 ${passAt1(own)?.toFixed(3)}, greedy ${greedyAcc(own)?.toFixed(3)}`;
   });
 }
 

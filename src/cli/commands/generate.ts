@@ -17,6 +17,7 @@ import { openAnswering, TaskAnswers } from '../generate/taskAnswers.ts';
 import { integerFlag, SAMPLING_FLAGS, samplingOf } from '../generate/samplingFlags.ts';
 import { openEngine } from '../run/session.ts';
 import { computeDtype, COMPUTE_DTYPE_FLAG, packedFormat } from './score.ts';
+import { plural } from '../../ui/format.ts';
 
 /** Default context length of a chat in tokens; a flag or the model can set fewer. */
 const CHAT_CONTEXT = 2048;
@@ -122,7 +123,7 @@ async function askAll(answers: TaskAnswers, prompt: string | undefined, lines: L
 }
 
 function sayAnswer({ tokenIds, tokensPerSecond, stopReason }: Answer): void {
-  say(`${tokenIds.length} tokens, ${tokensPerSecond.toFixed(1)} tokens/s, ${stopReason}`);
+  say(`${plural(tokenIds.length, 'token')}, ${tokensPerSecond.toFixed(1)} tokens/s, ${stopReason}`);
 }
 
 /** Prints the answer to each message of the chat, until standard input ends or the context is full. Returns all answers. */
@@ -136,7 +137,7 @@ async function converse(conversation: Conversation, lines: Lines | undefined, io
     const next = await lines?.next();
     if (next === undefined) return answers;
     if (conversation.say(next)) continue;
-    say(`The chat has ${conversation.room} tokens left, too few for that message. Raise --context.`);
+    say(`The chat has ${plural(conversation.room, 'token')} left, too few for that message. Raise --context.`);
     return answers;
   }
 }

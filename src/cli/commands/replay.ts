@@ -24,6 +24,7 @@ import { runFolderOf } from '../run/namedRun.ts';
 import { writeReport } from '../run/reports.ts';
 import { aligned } from '../table.ts';
 import { say, sayPassing } from '../run/progress.ts';
+import { plural } from '../../ui/format.ts';
 
 export const replay: Command = {
   summary: 'compare other losses, or another reward, on the saved samples of a run',
@@ -92,7 +93,7 @@ async function replayLosses(run: KeptRun, title: string, flags: Flags): Promise<
       engine ??= await openReplayEngine(losses[0].config, place);
       if (at !== place.words) await useWeights(engine, place);
       at = place.words;
-      sayPassing(`step ${step}: ${losses.length} losses`);
+      sayPassing(`step ${step}: ${losses.length} ${losses.length === 1 ? 'loss' : 'losses'}`);
       const compared = await compareLosses(kept, losses, engine);
       const { tokenizer } = engine;
       const line = logged.find((metrics) => metrics['training/global_step'] === step) ?? {};
@@ -177,7 +178,7 @@ function lossTable({ step, weights, samples, losses, logged, cosines }: StepRepo
     ...REPLAYED_METRICS.filter((name) => losses.some(({ metrics }) => metrics[name] !== undefined)).map(metric),
     ...losses.map(({ name }, i) => row(`cosine with ${name}`, [undefined, ...cosines[i]])),
   ];
-  return `step ${step}: ${samples} samples, at the weights of ${weights}\n${aligned(rows)}\n`;
+  return `step ${step}: ${plural(samples, 'sample')}, at the weights of ${weights}\n${aligned(rows)}\n`;
 }
 
 function rewardTable(rewards: readonly RescoredStep[]): string {

@@ -42,6 +42,7 @@ import { openEngine, openSession, type CommandSession } from '../run/session.ts'
 import { withWarmStart } from '../run/warmStart.ts';
 import { type FinishedRun, trainInto } from '../run/shownRun.ts';
 import { tellOfRun } from './train.ts';
+import { plural } from '../../ui/format.ts';
 
 const PORT = 4222;
 
@@ -257,7 +258,7 @@ function countLines({ workers }: RoomHost): string[] {
     const out = leftOut ? ', left out' : '';
     const reasons = Object.entries(rejected).map(([why, count]) => `${count} ${why}`);
     const why = reasons.length > 0 ? ` (${reasons.join(', ')})` : '';
-    return `worker ${name}: ${accepted} samples, ${sum(rejected)} rejected${why}, ${sum(refused)} messages refused, ${duplicates} twice${out}`;
+    return `worker ${name}: ${plural(accepted, 'sample')}, ${sum(rejected)} rejected${why}, ${plural(sum(refused), 'message')} refused, ${duplicates} twice${out}`;
   });
 }
 

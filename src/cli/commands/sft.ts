@@ -9,6 +9,7 @@ import { holdFolder } from '../process/heldFolder.ts';
 import { STOPS } from '../process/interrupt.ts';
 import { openConfig } from '../run/namedRun.ts';
 import { evaluateSupervised, runSupervised, supervisedFolder } from '../run/supervised.ts';
+import { plural } from '../../ui/format.ts';
 
 export const sft: Command = {
   summary: 'supervised training on demonstrations: the warm start of GRPO',
@@ -24,7 +25,7 @@ export const sft: Command = {
     const after = await evaluateSupervised(config, model);
     await folder.appendMetrics({ 'training/global_step': losses.length, ...after });
     io.text(
-      `  ${losses.length} steps: loss ${losses[0]?.toFixed(3)} -> ${losses.at(-1)?.toFixed(3)}, ` +
+      `  ${plural(losses.length, 'step')}: loss ${losses[0]?.toFixed(3)} -> ${losses.at(-1)?.toFixed(3)}, ` +
         `pass@1 ${passAt1(after)?.toFixed(3)}, greedy ${greedyAcc(after)?.toFixed(3)}\n  model: ${folder.path}`,
     );
     io.result({
