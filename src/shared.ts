@@ -3,6 +3,9 @@
  * installed command line contains one, and a module loaded with `--import` imports another.
  */
 
+/** Remedy in errors for an unknown name that a user's module can register. */
+export const REGISTER_IT = 'If your own module registers it, load the module first, by the --import FILE of the run.';
+
 type Add = (name: string, entry: unknown) => void;
 
 /** Entries of one kind (such as losses), and one function per copy of the library that adds an entry to the copy's own table. */

@@ -86,6 +86,12 @@ export function numberFlag(flags: ParsedArgs['flags'], name: string, byDefault: 
   throw new InputError(`--${name} is "${String(text)}"; allowed: a number from ${min} to ${max}. Change it.`);
 }
 
+/** Throws InputError if one of these flags is given. `reason` says when the flag has no effect. */
+export function refuseFlags(flags: ParsedArgs['flags'], names: readonly string[], reason: string): void {
+  const given = names.find((name) => flags[name] !== undefined);
+  if (given !== undefined) throw new InputError(`--${given} has no effect ${reason}. Leave it out.`);
+}
+
 /** Matches a setting that was not written as key=value: "a.b", "a.b:1", and "+a.b=1" of Hydra. */
 const SETTING = /^(?:\+\+?|~)?([a-z]\w*(?:\.\w+)+)[:=]?(.*)$/s;
 

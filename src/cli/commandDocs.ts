@@ -5,9 +5,6 @@ import type { Command } from './command.ts';
 
 type Commands = Readonly<Record<string, Command>>;
 
-/** Commands that take a YAML file and overrides of its keys. */
-const WITH_CONFIG = ['train', 'serve', 'room', 'compare', 'sft', 'eval'];
-
 /** Returns the list of commands, for `webgrpo help`. */
 export function overviewText(commands: Commands, version: string): string {
   const lines = Object.entries(commands).map(([name, { summary }]) => `  ${name.padEnd(10)}${summary}`);
@@ -15,7 +12,7 @@ export function overviewText(commands: Commands, version: string): string {
 }
 
 /** Returns the help of one command. */
-export function helpText(name: string, { summary, usage, flags, details }: Command): string {
+export function helpText(name: string, { summary, usage, flags, details, reads }: Command): string {
   return [
     `webgrpo ${name}: ${summary}`,
     '',
@@ -23,7 +20,7 @@ export function helpText(name: string, { summary, usage, flags, details }: Comma
     '',
     ...Object.entries(flags).map(([flag, spec]) => `  ${flagWords(flag, spec).padEnd(24)}${spec.help}`),
     ...(details ? ['', details()] : []),
-    ...(WITH_CONFIG.includes(name) ? ['', '  Config keys are set as key=value; "webgrpo config" lists them all.'] : []),
+    ...(reads.includes('settings') ? ['', '  Config keys are set as key=value; "webgrpo config" lists them all.'] : []),
     '',
   ].join('\n');
 }
@@ -42,8 +39,8 @@ export function commandsMarkdown(commands: Commands): string {
     '| command | what it does | key=value |',
     '| --- | --- | --- |',
     ...Object.entries(commands).map(
-      ([name, { summary }]) =>
-        `| [${name}](#${name}) | ${cell(summary)} | ${WITH_CONFIG.includes(name) ? 'yes' : ''} |`,
+      ([name, { summary, reads }]) =>
+        `| [${name}](#${name}) | ${cell(summary)} | ${reads.includes('settings') ? 'yes' : ''} |`,
     ),
     '',
     '## Output and exit codes',

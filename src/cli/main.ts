@@ -27,7 +27,7 @@ import { currentIo, type Io, processIo, withIo } from './process/io.ts';
 import { closeMcpServers } from './run/mcpServers.ts';
 import { commandsMarkdown, helpText, overviewText } from './commandDocs.ts';
 import { importModules } from './importModule.ts';
-import type { Command, Output } from './command.ts';
+import { type Command, type Output, refuseUnread } from './command.ts';
 import { compare } from './commands/compare.ts';
 import { config } from './commands/config.ts';
 import { doctor } from './commands/doctor.ts';
@@ -106,6 +106,7 @@ async function dispatch([name, ...rest]: readonly string[], stdout: Io['stdout']
     stdout.write(helpText(name, command));
     return 0;
   }
+  refuseUnread(name, command, args);
   await importModules(args.lists?.['import'] ?? []);
   return (await command.run(args, outputOf(args.flags['json'] === true))) ?? 0;
 }

@@ -2,6 +2,7 @@
 
 import type { Metrics } from '../grpo/metrics.ts';
 import { fixed, greedyAcc, passAt1 } from './metricOf.ts';
+import { plural } from '../ui/format.ts';
 
 export interface RunSummary {
   steps: number;
@@ -80,7 +81,7 @@ export function summaryTable(summary: RunSummary): string {
     text.startsWith('generate') && within.length > 0 ? `${text} (${within.join(', ')} of it)` : text,
   );
   return [
-    `  ${`after ${summary.steps} steps`.padEnd(22)}${'before'.padStart(10)}${'after'.padStart(10)}`,
+    `  ${`after ${plural(summary.steps, 'step')}`.padEnd(22)}${'before'.padStart(10)}${'after'.padStart(10)}`,
     row('pass@1', pass.before, pass.after, 3),
     row('pass@1 greedy', greedy.before, greedy.after, 3),
     row('mean reward', meanReward.first, meanReward.last, 3),

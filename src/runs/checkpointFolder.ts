@@ -129,6 +129,10 @@ export async function loadTrainerCheckpoint(
   };
 }
 
+/** Returns the step after which a run resumes from a checkpoint of a training run. Throws InputError. */
+export const stepToResume = async (files: FileSystem, folder: string): Promise<number> =>
+  (await readState(folder, (name) => files.read(`${folder}/${name}`))).step;
+
 function readTensors(bytes: Uint8Array, name: string, folder: string): TensorMap {
   const tensors = readSafetensors(bytes, `${folder}/${name}`);
   expectFinite(tensors, `${folder}/${name}`);

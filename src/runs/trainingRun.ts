@@ -440,10 +440,13 @@ function resumed({ step, carried = [], parts = {} }: TrainerState, from: string,
     rollout.overSampleRate === 0 && !isAsync
       ? 'dropped, because rollout.overSampleRate is 0 and trainer.pipeline is on-policy'
       : parts['inFlight'] === undefined
-        ? 'they are restarted'
-        : 'their samples are resumed';
+        ? 'restarted'
+        : 'resumed with the samples so far';
   const by = isAsync ? 'trainer.pipeline' : 'rollout.partialRollout';
-  return [...lines, `${carried.length} groups were in flight (${by}): ${how}`];
+  return [
+    ...lines,
+    `${carried.length} ${carried.length === 1 ? 'group was' : 'groups were'} in flight (${by}): ${how}`,
+  ];
 }
 
 function filesOf({ model, lora }: RunSession, checkpoint: Checkpoint): FolderFiles {

@@ -1,4 +1,4 @@
-/** Formats numbers for the page. */
+/** Formats numbers for the page, reports and the command line. */
 
 const MINUS = '\u2212';
 

@@ -259,11 +259,16 @@ const CONVERSATION = 4;
 /**
  * Returns the fields of an engine's spec for an engine that only answers questions, one at a time. `rollout` generates with weights that
  * can be imported during training. With `start`, `judge` generates with the start weights.
+ * @param options.context maximum number of tokens of a conversation (default: `CONVERSATION` samples)
  */
-export function answerSizes(trainConfig: TrainConfig, model: ModelConfig, { start }: { start: boolean }) {
+export function answerSizes(
+  trainConfig: TrainConfig,
+  model: ModelConfig,
+  { start, context }: { start: boolean; context?: number | undefined },
+) {
   const { maxPositions, maxMemoryMib, ...asked } = engineSizes(trainConfig);
   const { maxTokenLen, lora, chatTemplateKwargs, kernelTuning, weightFormat, dtype, adjustedDraws } = asked;
-  const positions = Math.min(model.maxPositionEmbeddings, CONVERSATION * maxPositions);
+  const positions = context ?? Math.min(model.maxPositionEmbeddings, CONVERSATION * maxPositions);
   const { maxResponseLength } = trainConfig.data;
   const maxPromptLength = positions - maxResponseLength;
   const sizes = {

@@ -114,7 +114,7 @@ test('report.html has the summary, the curves and the rollouts of a run', async 
 
 test('profile.html shows how the time was spent', async ({ page }) => {
   await open(page, 'profile.html');
-  await expect(page.locator('body')).toContainText('1 steps, 5 samples.');
+  await expect(page.locator('body')).toContainText('1 step, 5 samples.');
   await expect(page.locator('h2')).toHaveCount(9);
   await expect(page.locator('svg')).toHaveCount(5);
   await expect(page.locator('rect title', { hasText: 'sample, turn 0: 2 ms, GPU 1 ms' })).toHaveCount(5);

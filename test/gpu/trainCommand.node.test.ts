@@ -48,7 +48,7 @@ test(
     expect(existsSync(inRun('killed', 'checkpoints', 'step-1'))).toBe(true);
     const resumed = await webgrpo([...argumentsOf('killed'), 'trainer.resumeMode=auto']);
     expect(resumed.said.join('\n')).toContain(
-      'groups were in flight (rollout.partialRollout): their samples are resumed',
+      'groups were in flight (rollout.partialRollout): resumed with the samples so far',
     );
     expect(resumed.status).toBe(0);
     expect(outcome('killed')).toEqual(outcome('whole'));

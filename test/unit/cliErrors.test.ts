@@ -201,3 +201,62 @@ test.each([
   const { status, said } = await webgrpo(['train', CONFIG, ...words]);
   expect([status, said.at(-1)]).toEqual([2, typeof sentence === 'string' ? sentence : expect.stringMatching(sentence)]);
 });
+
+const ofCommand = async (...words: string[]) => {
+  const { status, stdout, said } = await webgrpo(words);
+  return { status, stdout, said: said.join('\n') };
+};
+
+test('every command that reads no settings or no words refuses them', async () => {
+  const { stdout } = await webgrpo(['help', '--markdown']);
+  const rows = [...stdout.matchAll(/^\| \[(\w+)\]\(.*\| (yes)? ?\|$/gm)];
+  const without = rows.filter(([, , settings]) => settings === undefined).map(([, name]) => name);
+  expect(without).toHaveLength(13);
+  for (const name of without) {
+    const said = `${name} reads no settings, but got "seed=9". Leave it out; "webgrpo help ${name}" lists the flags.`;
+    expect(await ofCommand(name, 'seed=9', 'rollout.n=2')).toEqual({ status: 2, stdout: '', said });
+  }
+  for (const name of ['generate', 'merge', 'score', 'tune']) {
+    const said = `${name} reads only flags, but got "has". Quote a text of several words; "webgrpo help ${name}" lists the flags.`;
+    expect(await ofCommand(name, 'has', '3', 'rollout.temperature=0')).toEqual({ status: 2, stdout: '', said });
+  }
+});
+
+const MODEL = ['--model', 'checkpoints/gsm8k-tool'];
+const out = join(folder, 'x.gguf');
+const NATS = ['--nats', 'nats://a:b@host:4222', '--worker', 'c:d'];
+test.each([
+  [['generate', ...MODEL, '--prompt', 'x', '--context', '9'], '--context has no effect without --chat.'],
+  [['export', 'gguf', 'runs/x', '--out', out, 'seed=2'], 'export gguf reads no settings, but got "seed=2".'],
+  [['export', 'gguf', 'runs/x', '--out', out, '--config', CONFIG], '--config has no effect on a GGUF file, which'],
+  [['replay', 'runs/x', '--reward', 'a.js', '--checkpoint', '1'], '--checkpoint has no effect with --reward, which'],
+  [['replay', 'runs/x', '--reward', 'a.js', '--samples', '1'], '--samples has no effect with --reward, which'],
+  [['verify', 'losses', 'x.json', '--kernels', folder], '--kernels has no effect on losses.'],
+  [['room', CONFIG, '--trust-workers', '--second-share', '0.1'], '--second-share has no effect with --trust-workers.'],
+  [['room', CONFIG, '--worker', 'c:d'], '--worker has no effect without --nats.'],
+  [['room', CONFIG, ...NATS, '--host', '0.0.0.0'], '--host has no effect with --nats, whose server runs already.'],
+  [
+    ['compare', CONFIG, 'seed=7'],
+    'compare sets seed in every run, but got 7. Give --seeds N instead, for the seeds 1 to N.',
+  ],
+  [
+    ['compare', CONFIG, 'algorithm={name: rloo}'],
+    'compare sets algorithm.name in every run, but got "rloo". Give --alg',
+  ],
+  [
+    ['compare', CONFIG, 'trainer.resumeMode=auto'],
+    'compare sets trainer.resumeMode in every run, but got "auto". Leave',
+  ],
+  [['compare', CONFIG, '--out', folder, 'trainer.defaultLocalDir=x'], '"x". Leave it or --out out.'],
+  [['eval', CONFIG, ...MODEL, 'model.path=x'], 'Both --model and model.path are given. Leave one out.'],
+  [
+    ['eval', CONFIG, '--adapter', 'x', 'model.loraAdapterPath=x'],
+    'Both --adapter and model.loraAdapterPath are given.',
+  ],
+  [['config', '--markdown', 'actor'], '--markdown prints all keys in one form. Leave out actor.'],
+  [['config', '--peers', '--json'], '--peers prints all keys in one form. Leave out --json.'],
+])('a flag or setting without effect is refused: %j', async (words, sentence) => {
+  const { status, stdout, said } = await webgrpo(words);
+  expect([status, stdout]).toEqual([2, '']);
+  expect(said.at(-1)).toContain(sentence);
+});

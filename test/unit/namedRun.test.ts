@@ -7,6 +7,7 @@ import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync,
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import type { Io } from '../../src/cli/process/io.ts';
 import { modelOf, openTraining, runOf } from '../../src/cli/run/namedRun.ts';
 import { passInterval } from '../../src/report/passInterval.ts';
 import type { EngineSpec } from '../../src/workers/engineSpec.ts';
@@ -128,6 +129,8 @@ test('eval: a model that is given is evaluated instead of the run', async () => 
   const given = [['--model', 'checkpoints/gsm8k-tool'], ['model.path=checkpoints/gsm8k-tool']];
   for (const words of given)
     expect((await start('eval', run, ...words)).stdout).toMatch(/^ {2}checkpoints\/gsm8k-tool, 2 problems/m);
+  const without = await start('eval', run, 'model.loraAdapterPath=nope');
+  expect([without.status, without.told]).toEqual([2, expect.stringContaining('nope')]);
 });
 
 test('eval and generate take values that only training refuses', async () => {
@@ -372,6 +375,39 @@ test('generate of a run answers with the tools of its task, in a chat too; /exit
   const { turns } = JSON.parse(stdout) as { turns: { messages: unknown[] }[] };
   expect(turns).toHaveLength(1);
   expect(turns[0].messages.length).toBeGreaterThan(0);
+});
+
+test.each([run, 'checkpoints/gsm8k-tool'])(
+  'a chat with %s that ends before a question is a JSON object',
+  async (model) => {
+    const chat = new RunningCommand(['generate', '--model', model, '--chat', '--json'], {
+      createEngine: scriptedEngines(),
+    });
+    chat.type('/exit\n');
+    const { status, stdout } = await chat.done;
+    expect([status, JSON.parse(stdout)]).toEqual([0, { turns: [] }]);
+  },
+);
+
+test('--context sets the length of a chat with a task too', async () => {
+  const lengths: number[] = [];
+  const scripted = scriptedEngines()!;
+  const createEngine: Io['createEngine'] = (spec) => {
+    lengths.push(spec.maxPositions);
+    return scripted(spec);
+  };
+  const chat = async (...words: string[]) => {
+    const command = new RunningCommand(['generate', '--model', run, '--chat', ...words], { createEngine });
+    command.type('one\n/exit\n');
+    const { status, said } = await command.done;
+    return [status, said.at(-1)];
+  };
+  expect((await chat('--context', '500'))[0]).toBe(0);
+  expect(lengths).toEqual([500]);
+  expect(await chat('--context', '96')).toEqual([
+    2,
+    '--context is "96"; allowed: a number from 161 to 512. Change it.',
+  ]);
 });
 
 test('generate: a run whose task is gone answers without tools; a task that is named must open', async () => {

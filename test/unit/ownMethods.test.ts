@@ -1,5 +1,5 @@
 /** Tests a user's own losses, advantages, examples and tokenizers, in the library and on the command line. */
-import { mkdtempSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
@@ -144,6 +144,39 @@ describe('--import', () => {
     expect((await checkPolicyLoss(POLICY_LOSSES.by_batch)).slopeError).toBeLessThan(1e-5);
     expect(await said('grpo', '--import', 'none.mjs')).toMatch(
       /^--import: there is no none\.mjs in \S+\. Give the path of a \.js or \.ts file\.$/,
+    );
+  });
+
+  test.each([
+    ['doctor', (run: string) => [run]],
+    ['simulate', (run: string) => [run]],
+    ['generate', (run: string) => ['--model', run, '--prompt', 'x']],
+    ['export', (run: string) => ['trl', run, '--out', join(folder, 'exported')]],
+    ['eval', (run: string) => [run]],
+    ['train', (run: string) => [run]],
+    ['serve', (run: string) => [run]],
+  ])('%s of a run with a registered loss needs the --import of the run, and says so', async (command, words) => {
+    const name = `own_${command}`;
+    const run = join(folder, `run-${command}`);
+    mkdirSync(run);
+    writeFileSync(
+      join(run, 'config.yaml'),
+      `name: r\nmodel: ${out}/none\ndata: {maxPromptLength: 8, maxResponseLength: 8}\nalgorithm: {name: ${name}}\n`,
+    );
+    writeFileSync(join(run, 'metrics.jsonl'), '{"training/global_step": 1}\n');
+    const told = async (...more: string[]) => (await webgrpo([command, ...words(run), ...more])).said.join('\n');
+    expect(await told()).toMatch(
+      new RegExp(`"algorithm.name" is "${name}"; .*load the module first, by the --import FILE of the run\\.`),
+    );
+    const register = `export default ({ registerPolicyLoss }) => registerPolicyLoss('${name}', { row: () => ({ loss: 0, grad: 0 }) });`;
+    expect(await told('--import', written(`${name}.mjs`, register))).not.toMatch(/algorithm\.name|Unknown option/);
+  });
+
+  test('sft imports too, and an unknown agent loop names the flag', async () => {
+    const { said: lines } = await webgrpo(['sft', 'configs/gsm8k-sft.yaml', '--import', 'none.mjs']);
+    expect(lines.at(-1)).toMatch(/^--import: there is no none\.mjs in /);
+    expect(() => agentLoopOf('nowhere')).toThrow(
+      /Name one of them\. If your own module registers it, .* --import FILE /,
     );
   });
 

@@ -111,7 +111,7 @@ test('warm-up, cosine to the floor, constant', () => {
   // The number of warm-up steps is verl's: lr_warmup_steps if it is above 0, otherwise int(ratio x total).
   expect(warmupSteps({ lrWarmupSteps: 0, lrWarmupStepsRatio: 0.1 }, 79)).toBe(7);
   expect(warmupSteps({ lrWarmupSteps: 3, lrWarmupStepsRatio: 0.1 }, 79)).toBe(3);
-  // As in verl, a schedule counts training steps, however many updates a step has.
+  // A schedule counts training steps, as in verl, however many updates a step has.
   const optim = { lr: 1, lrWarmupSteps: 2, lrSchedulerType: 'linear' } as const;
   const steps = { data: { trainBatchSize: 8 }, trainer: { totalTrainingSteps: 6 } };
   const run = resolveTrainConfig({ name: 't', model: { path: 'm' }, actor: { ppoMiniBatchSize: 2, optim }, ...steps });

@@ -212,7 +212,7 @@ test('webgrpo serve continues on a new device after a loss, and later with the e
     }
   };
   const later = await running('lost', 6, more, { gate, saveFreq: 2 });
-  expect(later).toContain('1 episodes were open or waited for their step: resumed');
+  expect(later).toContain('1 episode was open or waited for a step: resumed');
   expect([...later.matchAll(lost)].map(([, ...steps]) => steps.join())).toEqual(['5,4']);
   expect(refusals).toMatchObject([isLost]);
   const lines = outcome('lost').metrics.map((line) => Object.fromEntries(line));

@@ -6,17 +6,19 @@ import { join } from 'node:path';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { BestCheckpoint } from '../../src/runs/keptCheckpoints.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
-import type { Io } from '../../src/cli/process/io.ts';
+import { type Io, processIo, withIo } from '../../src/cli/process/io.ts';
 import { DeviceLostError, InputError } from '../../src/errors.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { modelTokenizer } from '../../src/model/tokenizer/modelTokenizer.ts';
+import { sayEstimate } from '../../src/cli/run/plan.ts';
 import { untoldTools } from '../../src/cli/run/session.ts';
 import type { Problem, Task } from '../../src/tasks/task.ts';
+import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
 import { linesIn, metricsIn, RunningCommand, scriptedEngines, webgrpo } from '../commandLine.ts';
 import { type Gate, TestGate } from '../scripted/gate.ts';
-import { withoutTimes } from '../scriptedRuns.ts';
+import { scriptedEngine, withoutTimes } from '../scriptedRuns.ts';
 
 const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-train-'));
 /** This metric depends only on the sampled problems, so it is the same on every adapter: 31, 27.5, 28. */
@@ -203,7 +205,7 @@ test('a run of partial rollouts that was stopped continues as if it had not been
   expect(checkpointsOf('stopped')).toContain('step-2');
   expect(checkpointsOf('stopped')).not.toContain('step-3');
   const resumed = await train('name=stopped', ...four, 'trainer.resumeMode=auto');
-  expect(resumed.said).toContain('3 groups were in flight (rollout.partialRollout): their samples are resumed');
+  expect(resumed.said).toContain('3 groups were in flight (rollout.partialRollout): resumed with the samples so far');
   expect(resumed.status).toBe(0);
   expect(outcome('stopped', 4)).toEqual(outcome('whole', 4));
 });
@@ -236,9 +238,16 @@ test('--dry-run prints plan and estimate, and writes nothing', async () => {
   ).done;
   expect(status).toBe(0);
   expect(said.join('\n')).toMatch(
-    /^batches: 4 samples per step.*\nlengths: .*\nalgorithm: grpo.*\nestimate: \d+:\d\d per step, \d+:\d\d per evaluation, \d+:\d\d for 80 steps \(timed on 4 samples\)$/m,
+    /^batches: 4 samples per step, 1 update per step, .*\nlengths: .*\nalgorithm: grpo.*\nestimate: \d+:\d\d per step, \d+:\d\d per evaluation, \d+:\d\d for 80 steps \(timed on 4 samples\)$/m,
   );
   expect(existsSync(inRun('dry'))).toBe(false);
+  const planned = JSON.parse((await train('name=dry', '--dry-run', '--json')).stdout) as Record<string, unknown>;
+  expect(planned).toMatchObject({
+    batches: { samples: 4, updates: 1, maxTokens: 4 * 160 },
+    lengths: { maxPromptLength: 160, maxResponseLength: 160 },
+    algorithm: expect.stringMatching(/^grpo, loss vanilla/) as string,
+    estimate: { bound: '', steps: 80, timedSamples: 4 },
+  });
   tick = 45_000;
   expect((await train('name=dry', '--dry-run')).said.join('\n')).toMatch(
     /^estimate: at most \d+:\d\d per step, .* \(timed on 2 samples\)$/m,
@@ -247,6 +256,59 @@ test('--dry-run prints plan and estimate, and writes nothing', async () => {
   const sft = await train('name=dry', '--dry-run', 'model.path=configs/gsm8k-sft.yaml');
   expect(sft.said.join()).toContain('--dry-run trains no warm start, but model.path is configs/gsm8k-sft.yaml.');
   expect(sft.status).toBe(2);
+});
+
+test('--dry-run of a run folder estimates the steps that are left', async () => {
+  expect((await train('name=part', 'trainer.totalTrainingSteps=2')).status).toBe(0);
+  const dry = async (steps: number) => {
+    const settings = [`trainer.totalTrainingSteps=${steps}`, 'trainer.testFreq=1', 'trainer.valBeforeTrain=true'];
+    const { stdout, said } = await webgrpo(['train', inRun('part'), ...settings, '--dry-run', '--json'], {
+      createEngine: scriptedEngines(),
+    });
+    const { estimate } = JSON.parse(stdout) as { estimate: NonNullable<Awaited<ReturnType<typeof sayEstimate>>> };
+    return { ...estimate, line: said.find((line) => line.startsWith('estimate')) };
+  };
+  const left = await dry(5);
+  expect(left).toMatchObject({
+    steps: 3,
+    line: expect.stringContaining('for 3 steps after step 2 (timed on') as string,
+  });
+  // Evaluations after steps 3 and 4 without the greedy pass, and one after step 5 with it.
+  const sampled = left.evaluationS / 2;
+  expect(left.totalS).toBeCloseTo(3 * left.stepS + 2 * sampled + left.evaluationS, 6);
+  expect(await dry(2)).toMatchObject({ steps: 0, totalS: 0 });
+  expect((await dry(3)).line).toContain('for 1 step after step 2');
+});
+
+test('an estimate says if steps can be shorter or longer', async () => {
+  const quiet = { ...processIo, stderr: { isTTY: false, write: () => {} } };
+  const estimate = async (settings: object) => {
+    const config = resolveTrainConfig({
+      name: 'estimated',
+      model: { path: 'x' },
+      data: { trainBatchSize: 2, maxPromptLength: 48, maxResponseLength: 12 },
+      rollout: { n: 2, maxNumSeqs: 2 }, // times one group alone, whatever its seconds
+      actor: { ppoMiniBatchSize: 2, optim: { lr: 1e-2 } },
+      ...settings,
+    });
+    const session = { engine: scriptedEngine(), task: { ...gsm8kToolTask(), tools: [] } };
+    return (await withIo(quiet, () => sayEstimate(config, session, new AbortController().signal)))!;
+  };
+  const isSum = ({ stepS, generationS, updateS }: Awaited<ReturnType<typeof estimate>>) =>
+    stepS === generationS + updateS;
+  const trainer = { pipeline: 'one-step-off' } as const;
+  const alone = await estimate({});
+  expect([alone.bound, isSum(alone)]).toEqual(['', true]);
+  const colocated = await estimate({ trainer });
+  expect([colocated.bound, isSum(colocated)]).toEqual(['at most', true]);
+  const split = await estimate({ trainer: { ...trainer, placement: 'split' } });
+  expect([split.bound, split.stepS]).toEqual(['at least', Math.max(split.generationS, split.updateS)]);
+  const waiting = { stalenessThreshold: 0, onStale: 'wait' } as const;
+  const inTurn = await estimate({ trainer: { pipeline: 'fully-async', placement: 'split' }, asyncTraining: waiting });
+  expect([inTurn.bound, isSum(inTurn)]).toEqual(['', true]);
+  const filtered = await estimate({ algorithm: { filterGroups: { enable: true } } });
+  expect([filtered.bound, isSum(filtered)]).toEqual(['at least', true]);
+  expect((await estimate({ algorithm: { filterGroups: { enable: true } }, trainer })).bound).toBe('about');
 });
 
 test('a tool that neither a prompt nor the template names is reported', () => {

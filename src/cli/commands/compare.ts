@@ -4,8 +4,9 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
 import type { TrainConfig } from '../../grpo/config/types.ts';
-import { changedKeys, parseTrainConfig } from '../../extensions/yaml/index.ts';
+import { changedKeys, parseTrainConfig, readTrees } from '../../extensions/yaml/index.ts';
 import { RECIPES } from '../../grpo/config/recipes.ts';
+import { show, valueAt } from '../../grpo/config/tree.ts';
 import { batchTable } from '../../grpo/config/rules.ts';
 import { completedKeys } from '../../grpo/generate/trainingSet.ts';
 import { goalReached } from '../../grpo/stopWhen.ts';
@@ -25,6 +26,7 @@ import { writeReport } from '../run/reports.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
 import { withRewardFiles } from '../run/rewardFiles.ts';
 import { runTraining } from './train.ts';
+import { plural } from '../../ui/format.ts';
 
 const ALGORITHMS = 'grpo,dr_grpo,dapo,gspo,cispo,sapo';
 
@@ -34,6 +36,7 @@ export const compare: Command = {
     `compare configs/gsm8k-tool.yaml --algorithms ${ALGORITHMS} --seeds 3`,
     'compare configs/gsm8k-tool.yaml --algorithms grpo,rloo --seeds 2 trainer.totalTrainingSteps=20',
   ],
+  reads: ['words', 'settings'],
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
@@ -51,6 +54,7 @@ export const compare: Command = {
     STOPS,
   async run({ positionals, overrides, flags }, io) {
     const { source, text: yaml } = await openConfig(oneFile(positionals, 'config or run folder'));
+    refuseOwnKeys(overrides, flags['out'] !== undefined);
     const algorithms = algorithmsOf(flags['algorithms'] ?? ALGORITHMS);
     const seeds = numberFlag(flags, 'seeds', 3, [1, 100]);
     const target = numberFlag(flags, 'target', 0.85, [0, 1]);
@@ -88,6 +92,23 @@ function algorithmsOf(text: string | boolean): string[] {
   const unknown = names.find((name) => !Object.hasOwn(RECIPES, name));
   if (unknown === undefined) return [...new Set(names)];
   throw new InputError(`--algorithms names "${unknown}"; known: ${Object.keys(RECIPES).join(', ')}.`);
+}
+
+/** Throws InputError for an override of a key that `overridesOf` sets in every run. */
+function refuseOwnKeys(overrides: readonly string[], hasOut: boolean): void {
+  const { tree } = readTrees('', { source: 'the overrides', overrides });
+  const instead = {
+    'algorithm.name': 'Give --algorithms instead',
+    seed: 'Give --seeds N instead, for the seeds 1 to N',
+    'trainer.resumeMode': 'Leave it out: the same command resumes',
+    'trainer.resumeFromPath': 'Leave it out: the same command resumes',
+    ...(hasOut && { 'trainer.defaultLocalDir': 'Leave it or --out out' }),
+  };
+  for (const [key, remedy] of Object.entries(instead)) {
+    const value = valueAt(tree, key);
+    if (value !== undefined)
+      throw new InputError(`compare sets ${key} in every run, but got ${show(value)}. ${remedy}.`);
+  }
 }
 
 const overridesOf = (algorithm: string, seed: number, out: string): string[] => [
@@ -157,8 +178,8 @@ async function writeComparison({ out, base, configs, target, problems }: Written
   const { trainBatchSize } = base.data;
   const { lr } = base.actor.optim;
   const about =
-    `${base.trainer.totalTrainingSteps} steps of ${trainBatchSize} prompts x ${base.rollout.n} samples from ` +
-    `${base.model.path}, learning rate ${lr === 'auto' ? 'by the size of the model' : lr}; pass@1 of ${problems} held-out problems. ` +
+    `${plural(base.trainer.totalTrainingSteps, 'step')} of ${plural(trainBatchSize, 'prompt')} x ${plural(base.rollout.n, 'sample')} from ` +
+    `${base.model.path}, learning rate ${lr === 'auto' ? 'by the size of the model' : lr}; pass@1 of ${plural(problems, 'held-out problem')}. ` +
     `Loss, clip, aggregation and advantage are those of each algorithm; all other settings are the same. Target: ${target}. ` +
     'In brackets: the lowest and the highest value over the seeds. p is the p-value of a permutation test over the seeds.';
   const config = stringify(base);

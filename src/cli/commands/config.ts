@@ -8,6 +8,7 @@ import { configMarkdown, configText, peersMarkdown } from '../configDocs.ts';
 export const config: Command = {
   summary: 'every config key with its default, its allowed values and its reason',
   usage: ['config', 'config actor', 'config sft', 'config --markdown > docs/reference/config.md'],
+  reads: ['words'],
   flags: {
     markdown: { help: 'as docs/reference/config.md has it' },
     peers: { help: "verl's and TRL's names beside ours, as docs/reference/from-trl-verl.md has them" },
@@ -17,6 +18,9 @@ export const config: Command = {
     const [part, ...more] = positionals;
     if (more.length > 0)
       throw new InputError(`One part of the config is expected, but there are ${positionals.length}.`);
+    const printed = ['markdown', 'peers', 'json'].filter((name) => flags[name]);
+    if (printed.length > 1 || (part !== undefined && printed.length > 0 && !flags['json']))
+      throw new InputError(`--${printed[0]} prints all keys in one form. Leave out ${part ?? `--${printed[1]}`}.`);
     if (flags['markdown']) currentIo().stdout.write(configMarkdown());
     else if (flags['peers']) currentIo().stdout.write(peersMarkdown());
     else {

@@ -7,13 +7,15 @@ import { CAUSES, diagnose, diagnosisText } from '../../report/doctor.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
 import { oneFile } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
+import { IMPORT_FLAG } from '../importModule.ts';
 import { disk, readText } from '../files.ts';
 import { runFolderOf } from '../run/namedRun.ts';
 
 export const doctor: Command = {
   summary: 'say why a run does not learn, and what to change',
   usage: ['doctor runs/gsm8k-tool'],
-  flags: { ...JSON_FLAG },
+  reads: ['words'],
+  flags: { ...JSON_FLAG, ...IMPORT_FLAG },
   details: () =>
     [
       'Reads config.yaml, metrics.jsonl and rollouts/, also while the run is training. Exit code 0, whether a',

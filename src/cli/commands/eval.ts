@@ -1,6 +1,8 @@
 /** `webgrpo eval`: measures held-out accuracy of a checkpoint under a training config. */
 
-import { parseTrainConfig } from '../../extensions/yaml/index.ts';
+import { parseTrainConfig, readTrees } from '../../extensions/yaml/index.ts';
+import { valueAt } from '../../grpo/config/tree.ts';
+import { InputError } from '../../errors.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { sourceOf } from '../../grpo/generate/validate.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
@@ -22,6 +24,7 @@ import { withWarmStart } from '../run/warmStart.ts';
 export const evaluate: Command = {
   summary: 'held-out accuracy of a checkpoint, sampled and greedy',
   usage: ['eval runs/gsm8k-tool', 'eval configs/gsm8k-tool.yaml --model runs/gsm8k-tool data.valMaxSamples=64'],
+  reads: ['words', 'settings'],
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
@@ -74,9 +77,16 @@ async function evaluatedConfig(path: string, overrides: string[], flags: ParsedA
   const { source, text, run } = await openConfig(path);
   const config = parseTrainConfig(text, { source, overrides, trains: false });
   const { model, adapter } = flags;
-  const isSet = overrides.some((override) => /^model(\.path)?=/.test(override));
-  const asked = typeof model === 'string' ? modelOf(model) : isSet ? undefined : run?.model;
-  if (asked !== undefined) config.model = { ...config.model, path: asked, loraAdapterPath: undefined };
+  const { tree } = readTrees('', { source: 'the overrides', overrides });
+  const isSet = (key: string) => valueAt(tree, key) !== undefined;
+  for (const [flag, key] of Object.entries({ model: 'model.path', adapter: 'model.loraAdapterPath' }))
+    if (flags[flag] !== undefined && isSet(key))
+      throw new InputError(`Both --${flag} and ${key} are given. Leave one out.`);
+  const asked = typeof model === 'string' ? modelOf(model) : isSet('model.path') ? undefined : run?.model;
+  if (asked !== undefined) {
+    config.model = { ...config.model, path: asked };
+    if (!isSet('model.loraAdapterPath')) config.model.loraAdapterPath = undefined;
+  }
   if (typeof adapter === 'string') config.model.loraAdapterPath = adapter;
   config.model.loraRank = 0; // the evaluated checkpoint brings its own adapter, if any
   return config;

@@ -18,7 +18,8 @@ import { EXPORTED_TOOLS, exportedTokenizerConfig, toolsNotCarried, turnNotCarrie
 import { findAdapter, type LoadedModel, SAVE_DTYPE_FLAG, loadModelFiles, readDtype } from '../run/checkpoints.ts';
 import type { SafetensorsDtype } from '../../model/checkpoint/safetensors.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
-import { type Command, JSON_FLAG } from '../command.ts';
+import { refuseFlags } from '../args.ts';
+import { type Command, JSON_FLAG, refuseUnread } from '../command.ts';
 import { type ExportedSplit, trlParquet, verlParquet } from '../export/dataset.ts';
 import { exportGguf } from '../export/gguf.ts';
 import calculatorPython from '../export/python/calculator.py?raw';
@@ -43,6 +44,7 @@ export const exportRun: Command = {
     'export trl checkpoints/gsm8k-tool --config configs/gsm8k-tool.yaml --out trl-run',
     'export gguf runs/gsm8k-tool --out gsm8k-tool.gguf --dtype q8_0',
   ],
+  reads: ['words', 'settings'],
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
@@ -50,7 +52,9 @@ export const exportRun: Command = {
     dtype: { ...SAVE_DTYPE_FLAG, help: `${SAVE_DTYPE_FLAG.help}; of gguf: float16 (default), q8_0 or float32` },
     config: { value: 'FILE', help: 'training config (default: that of the run folder)' },
   },
-  async run({ positionals: [target, source, ...rest], overrides, flags }, io) {
+  async run(args, io) {
+    const { overrides, flags } = args;
+    const [target, source, ...rest] = args.positionals;
     if (target !== 'gguf' && !(target !== undefined && Object.hasOwn(TARGETS, target)))
       throw new InputError(
         `The export target is "${target ?? ''}"; allowed: ${Object.keys(TARGETS).join(', ')}, gguf. Write one of them after "export".`,
@@ -61,6 +65,8 @@ export const exportRun: Command = {
     if (typeof out !== 'string') throw new InputError('--out is missing. Give --out PATH.');
     if (existsSync(out)) throw new InputError(`${out} exists already. Give --out another name, or delete it.`);
     if (target === 'gguf') {
+      refuseUnread('export gguf', { reads: ['words'] }, args);
+      refuseFlags(flags, ['config'], 'on a GGUF file, which holds the model alone');
       const notes = await exportGguf(source, out, flags['dtype']);
       for (const sentence of notes) say(sentence);
       io.text(`  ${out}. Try it: llama-cli -m ${out}`);

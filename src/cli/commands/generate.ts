@@ -6,9 +6,10 @@ import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { lostRoles, namedRole } from '../../model/tokenizer/lostText.ts';
 import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
-import type { ParsedArgs } from '../args.ts';
+import { type ParsedArgs, refuseFlags } from '../args.ts';
 import { type AdaptedModel, loadWithAdapter } from '../run/checkpoints.ts';
 import { type Command, JSON_FLAG, type Output } from '../command.ts';
+import { IMPORT_FLAG } from '../importModule.ts';
 import { type Answer, Conversation } from '../generate/conversation.ts';
 import { currentIo } from '../process/io.ts';
 import { say } from '../run/progress.ts';
@@ -16,6 +17,7 @@ import { openAnswering, TaskAnswers } from '../generate/taskAnswers.ts';
 import { integerFlag, SAMPLING_FLAGS, samplingOf } from '../generate/samplingFlags.ts';
 import { openEngine } from '../run/session.ts';
 import { computeDtype, COMPUTE_DTYPE_FLAG, packedFormat } from './score.ts';
+import { plural } from '../../ui/format.ts';
 
 /** Default context length of a chat in tokens; a flag or the model can set fewer. */
 const CHAT_CONTEXT = 2048;
@@ -30,15 +32,20 @@ export const generate: Command = {
     'generate --model runs/gsm8k-tool --chat',
     'generate --model DIR --chat --system "You answer in one sentence."',
   ],
+  reads: [],
   flags: {
     ...JSON_FLAG,
+    ...IMPORT_FLAG,
     model: { value: 'PATH', help: 'checkpoint or run folder, or .gguf file; a run answers with the tools of its task' },
     config: { value: 'FILE', help: "answer with the tools, prompt and limits of a training config's task" },
     adapter: { value: 'FOLDER', help: 'LoRA adapter (PEFT folder or run folder) over the model' },
     prompt: { value: 'TEXT', help: "the user's message" },
     system: { value: 'TEXT', help: 'a system message before it' },
     chat: { help: "several turns: the user's messages are lines of standard input; /exit ends it" },
-    context: { value: 'N', help: `tokens of a complete chat (default ${CHAT_CONTEXT}, or the model's positions)` },
+    context: {
+      value: 'N',
+      help: `tokens of a complete chat (default ${CHAT_CONTEXT} or, with a task, 4 samples; at most the model's positions)`,
+    },
     raw: { help: 'continue the text itself, without the chat template' },
     ...SAMPLING_FLAGS,
     quantization: { value: 'FORMAT', help: 'keep weights as float16, int8 or int4' },
@@ -51,6 +58,7 @@ export const generate: Command = {
       throw new InputError('--model is missing. Give --model FOLDER, or --config FILE.');
     if (flags['chat'] && flags['raw'])
       throw new InputError('A chat needs the chat template. Leave out --raw or --chat.');
+    if (!flags['chat']) refuseFlags(flags, ['context'], 'without --chat');
     const lines = flags['chat'] ? new Lines() : undefined;
     if (typeof prompt !== 'string' && !lines)
       throw new InputError('--prompt is missing. Give --prompt TEXT, or --chat.');
@@ -75,7 +83,11 @@ export const generate: Command = {
     if (tokenizer.endNote && !flags['raw']) say(tokenizer.endNote);
     const sampling = samplingOf(args, { eosTokenIds: tokenizer.eosTokenIds, vocabSize });
     const question = typeof prompt === 'string' ? prompt : await lines?.next();
-    if (question === undefined) return;
+    if (question === undefined) {
+      lines?.close();
+      io.result({ turns: [] });
+      return;
+    }
     const promptIds = encode(tokenizer, flags, question);
     const contextLength = contextOf(flags, promptIds.length, sampling.maxNewTokens, model);
     const engine = await open(model, flags, promptIds.length, contextLength);
@@ -111,7 +123,7 @@ async function askAll(answers: TaskAnswers, prompt: string | undefined, lines: L
 }
 
 function sayAnswer({ tokenIds, tokensPerSecond, stopReason }: Answer): void {
-  say(`${tokenIds.length} tokens, ${tokensPerSecond.toFixed(1)} tokens/s, ${stopReason}`);
+  say(`${plural(tokenIds.length, 'token')}, ${tokensPerSecond.toFixed(1)} tokens/s, ${stopReason}`);
 }
 
 /** Prints the answer to each message of the chat, until standard input ends or the context is full. Returns all answers. */
@@ -125,7 +137,7 @@ async function converse(conversation: Conversation, lines: Lines | undefined, io
     const next = await lines?.next();
     if (next === undefined) return answers;
     if (conversation.say(next)) continue;
-    say(`The chat has ${conversation.room} tokens left, too few for that message. Raise --context.`);
+    say(`The chat has ${plural(conversation.room, 'token')} left, too few for that message. Raise --context.`);
     return answers;
   }
 }

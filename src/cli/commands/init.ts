@@ -26,6 +26,7 @@ export const init: Command = {
     'init my-task --template jsonl',
     'init my-env --template environment',
   ],
+  reads: ['words'],
   flags: {
     ...JSON_FLAG,
     template: { value: 'NAME', help: Object.keys(TEMPLATES).join(', ') },

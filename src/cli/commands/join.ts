@@ -21,10 +21,12 @@ import { connectInNode } from '../room/openRoom.ts';
 import { openTask } from '../run/openTask.ts';
 import { say, sayPassing } from '../run/progress.ts';
 import { openEngine } from '../run/session.ts';
+import { plural } from '../../ui/format.ts';
 
 export const join: Command = {
   summary: 'generate samples for a room on another machine',
   usage: ['join nats://192.168.1.7:4222 --code SUA...', 'join ADDRESS --code CODE --module my-task.js'],
+  reads: ['words'],
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
@@ -60,7 +62,7 @@ export const join: Command = {
         },
       });
       const done = await Promise.race([joined, givenUp]);
-      io.text(`generated ${done.tokens} tokens, ${done.tokensPerS.toFixed(1)} tokens/s, on ${done.adapter}`);
+      io.text(`generated ${plural(done.tokens, 'token')}, ${done.tokensPerS.toFixed(1)} tokens/s, on ${done.adapter}`);
       io.result(done);
       return leaving.signal.aborted ? STOPPED_EXIT_CODE : 0;
     } finally {
@@ -70,7 +72,7 @@ export const join: Command = {
 };
 
 const statusLine = ({ groups, tokens, tokensPerS, version }: Status): string =>
-  `${groups.length} groups in flight, ${tokens} tokens, ${tokensPerS.toFixed(1)} tokens/s, weights of step ${version}`;
+  `${plural(groups.length, 'group')} in flight, ${plural(tokens, 'token')}, ${tokensPerS.toFixed(1)} tokens/s, weights of step ${version}`;
 
 /** Replaces characters that are not allowed in the name of a room's worker. */
 const nameFor = (name: string): string => name.replace(/[^\w .:@-]/g, '_').slice(0, 64) || 'worker';

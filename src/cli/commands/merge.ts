@@ -15,6 +15,7 @@ export const merge: Command = {
     'merge --model runs/lora --out models/merged',
     'merge --model runs/full --out models/half --dtype bfloat16',
   ],
+  reads: [],
   flags: {
     ...JSON_FLAG,
     model: { value: 'PATH', help: 'the base (folder or .gguf file), or a LoRA run folder that names its base' },

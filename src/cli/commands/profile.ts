@@ -16,6 +16,7 @@ import { RunFolder } from '../../runs/runFolder.ts';
 export const profile: Command = {
   summary: 'where the time of a run went: profile.html and a trace for Perfetto',
   usage: ['profile runs/gsm8k-tool'],
+  reads: ['words'],
   flags: { json: { help: 'print shares, tails and advice as JSON' } },
   async run({ positionals }, io) {
     const path = runFolderOf(oneFile(positionals, 'run folder'));

@@ -15,7 +15,7 @@ import {
   stepReport,
 } from '../../report/replay/replayReport.ts';
 import type { CommandEngine } from '../process/io.ts';
-import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
+import { numberFlag, oneFile, type ParsedArgs, refuseFlags } from '../args.ts';
 import { type Command, JSON_FLAG, type Output } from '../command.ts';
 import { IMPORT_FLAG, importReward } from '../importModule.ts';
 import { openReplayEngine, useWeights, weightsFor } from '../replay/engine.ts';
@@ -24,6 +24,7 @@ import { runFolderOf } from '../run/namedRun.ts';
 import { writeReport } from '../run/reports.ts';
 import { aligned } from '../table.ts';
 import { say, sayPassing } from '../run/progress.ts';
+import { plural } from '../../ui/format.ts';
 
 export const replay: Command = {
   summary: 'compare other losses, or another reward, on the saved samples of a run',
@@ -32,6 +33,7 @@ export const replay: Command = {
     'replay runs/NAME --algorithm dr_grpo --step all',
     'replay runs/NAME --reward new.js',
   ],
+  reads: ['words'],
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
@@ -57,6 +59,8 @@ export const replay: Command = {
       throw new InputError(
         'Give --algorithm or --reward, not both: losses are compared on the rewards that the run had.',
       );
+    if (flags['reward'] !== undefined)
+      refuseFlags(flags, ['checkpoint', 'samples'], 'with --reward, which needs no weights and shows no tokens');
     const path = runFolderOf(oneFile(positionals, 'run folder'));
     const run = await openKeptRun(path);
     const title = basename(resolve(path));
@@ -89,7 +93,7 @@ async function replayLosses(run: KeptRun, title: string, flags: Flags): Promise<
       engine ??= await openReplayEngine(losses[0].config, place);
       if (at !== place.words) await useWeights(engine, place);
       at = place.words;
-      sayPassing(`step ${step}: ${losses.length} losses`);
+      sayPassing(`step ${step}: ${losses.length} ${losses.length === 1 ? 'loss' : 'losses'}`);
       const compared = await compareLosses(kept, losses, engine);
       const { tokenizer } = engine;
       const line = logged.find((metrics) => metrics['training/global_step'] === step) ?? {};
@@ -174,7 +178,7 @@ function lossTable({ step, weights, samples, losses, logged, cosines }: StepRepo
     ...REPLAYED_METRICS.filter((name) => losses.some(({ metrics }) => metrics[name] !== undefined)).map(metric),
     ...losses.map(({ name }, i) => row(`cosine with ${name}`, [undefined, ...cosines[i]])),
   ];
-  return `step ${step}: ${samples} samples, at the weights of ${weights}\n${aligned(rows)}\n`;
+  return `step ${step}: ${plural(samples, 'sample')}, at the weights of ${weights}\n${aligned(rows)}\n`;
 }
 
 function rewardTable(rewards: readonly RescoredStep[]): string {

@@ -13,6 +13,7 @@ import { RunFolder } from '../../runs/runFolder.ts';
 export const report: Command = {
   summary: 'write report.html of a run folder',
   usage: ['report runs/gsm8k-tool'],
+  reads: ['words'],
   flags: { json: { help: 'print the path as JSON' } },
   async run({ positionals }, io) {
     const path = runFolderOf(oneFile(positionals, 'run folder'));

@@ -29,7 +29,7 @@ import { RunFolder } from '../../runs/runFolder.ts';
 import { besideOf } from '../../workers/engineSpec.ts';
 import { engineSizes, policySizes } from '../../workers/localEngine.ts';
 import { splitSpecs } from '../../workers/splitEngine.ts';
-import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
+import { numberFlag, oneFile, type ParsedArgs, refuseFlags } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { holdFolder } from '../process/heldFolder.ts';
@@ -44,6 +44,7 @@ import { openEngine, openSession, type CommandSession } from '../run/session.ts'
 import { withWarmStart } from '../run/warmStart.ts';
 import { type FinishedRun, trainInto } from '../run/shownRun.ts';
 import { tellOfRun } from './train.ts';
+import { plural } from '../../ui/format.ts';
 
 const PORT = 4222;
 
@@ -54,6 +55,7 @@ export const room: Command = {
     'room configs/gsm8k-tool.yaml --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem',
     'room CONFIG --nats nats://controller:PASSWORD@host:4222 --worker worker:PASSWORD',
   ],
+  reads: ['words', 'settings'],
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
@@ -88,6 +90,7 @@ export const room: Command = {
     const config = asynchronous(parseTrainConfig(text, { ...options, note: say }), options.source);
     checkConfig(config);
     const trustsWorkers = flags['trust-workers'] === true;
+    if (trustsWorkers) refuseFlags(flags, ['second-share'], 'with --trust-workers');
     if (trustsWorkers) say(TRUSTING);
     else expectVerifiable(config);
     const path = join(config.trainer.defaultLocalDir, config.name);
@@ -266,7 +269,7 @@ function countLines({ workers }: RoomHost): string[] {
     const out = leftOut ? ', left out' : '';
     const reasons = Object.entries(rejected).map(([why, count]) => `${count} ${why}`);
     const why = reasons.length > 0 ? ` (${reasons.join(', ')})` : '';
-    return `worker ${name}: ${accepted} samples, ${sum(rejected)} rejected${why}, ${sum(refused)} messages refused, ${duplicates} twice${out}`;
+    return `worker ${name}: ${plural(accepted, 'sample')}, ${sum(rejected)} rejected${why}, ${plural(sum(refused), 'message')} refused, ${duplicates} twice${out}`;
   });
 }
 
@@ -324,8 +327,13 @@ function serverOptions(flags: ParsedArgs['flags'], folder: string): ServerOption
 }
 
 /** Returns the NATS server that `--nats` names; undefined without that flag. Throws InputError. */
-function runningServer({ nats, worker }: ParsedArgs['flags']): RoomServer | undefined {
-  if (nats === undefined) return undefined;
+function runningServer(flags: ParsedArgs['flags']): RoomServer | undefined {
+  const { nats, worker } = flags;
+  if (nats === undefined) {
+    refuseFlags(flags, ['worker'], 'without --nats');
+    return undefined;
+  }
+  refuseFlags(flags, ['host', 'port', 'tls-cert', 'tls-key'], 'with --nats, whose server runs already');
   const url = URL.canParse(String(nats)) ? new URL(String(nats)) : undefined;
   if (!url?.username || !url.password || typeof worker !== 'string' || !worker.includes(':'))
     throw new InputError(

@@ -22,6 +22,7 @@ import { readJsonFile } from '../files.ts';
 import { currentIo } from '../process/io.ts';
 import { LOADING, Progress, say, whileWorking } from '../run/progress.ts';
 import { COMPILING } from '../run/plan.ts';
+import { plural } from '../../ui/format.ts';
 
 /** Maximum number of tokens per forward pass, unless one sequence is longer. */
 const TOKENS = 1024;
@@ -38,6 +39,7 @@ export const score: Command = {
     'score --model checkpoints/gsm8k-tool --tokens tokens.json',
     'score --model checkpoints/gsm8k-tool --chat conversations.json',
   ],
+  reads: [],
   flags: {
     ...JSON_FLAG,
     model: { value: 'PATH', help: 'checkpoint or run folder, or .gguf file; only --chat needs the tokenizer' },
@@ -139,7 +141,7 @@ function errorLine(scores: number[][], exact: number[][]): string {
   const errors = scores.flatMap((row, s) => row.map((logp, t) => Math.abs(logp - exact[s][t])));
   const mean = errors.reduce((a, b) => a + b, 0) / errors.length;
   const largest = errors.reduce((a, b) => Math.max(a, b), 0);
-  return `mean error of a log-prob ${mean.toExponential(2)} nats, largest ${largest.toExponential(2)}, ${errors.length} tokens`;
+  return `mean error of a log-prob ${mean.toExponential(2)} nats, largest ${largest.toExponential(2)}, ${plural(errors.length, 'token')}`;
 }
 
 /** Returns one array of log-probs per sequence. Entry t is log p(token t + 1 | tokens up to t), natural logarithm, temperature 1. */

@@ -27,6 +27,7 @@ import { withWarmStart } from '../run/warmStart.ts';
 import { checkReach, listen, type Listening, type ListenOptions } from '../serve/listen.ts';
 import { routes, type ServedRun } from '../serve/routes.ts';
 import { tellOfRun } from './train.ts';
+import { plural } from '../../ui/format.ts';
 
 const PORT = 8000;
 
@@ -37,6 +38,7 @@ export const serve: Command = {
     'serve configs/gsm8k-tool.yaml name=agent rollout.n=4 data.trainBatchSize=2 --steps manual',
     'serve CONFIG --host 0.0.0.0 --token TEXT',
   ],
+  reads: ['words', 'settings'],
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
@@ -191,7 +193,8 @@ class ServedDevices {
     const { rollout, data, name, trainer } = this.#config;
     const { isManual, listen: where } = this.#settings;
     const waiting = groups.size;
-    if (waiting > 0) say(`${waiting} episodes were open or waited for their step: resumed`);
+    if (waiting > 0)
+      say(`${waiting} ${waiting === 1 ? 'episode was' : 'episodes were'} open or waited for a step: resumed`);
     const served: ServedRun = {
       groups,
       metrics: () => this.#metrics,
@@ -201,7 +204,7 @@ class ServedDevices {
     const server = await listen(routes(served), where);
     const steps = isManual ? 'manual' : 'auto';
     say(
-      `serving ${name} at ${server.url}/v1 (steps: ${steps}, ${rollout.n} episodes per group), until step ${trainer.totalTrainingSteps}`,
+      `serving ${name} at ${server.url}/v1 (steps: ${steps}, ${plural(rollout.n, 'episode')} per group), until step ${trainer.totalTrainingSteps}`,
     );
     const { multiTurn } = rollout;
     const withSchemas = writesSchemas(rollout, tokenizer);

@@ -4,15 +4,18 @@ import { parseSftConfig } from '../../extensions/sft/index.ts';
 import { greedyAcc, passAt1 } from '../../report/metricOf.ts';
 import { oneFile } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
+import { IMPORT_FLAG } from '../importModule.ts';
 import { holdFolder } from '../process/heldFolder.ts';
 import { STOPS } from '../process/interrupt.ts';
 import { openConfig } from '../run/namedRun.ts';
 import { evaluateSupervised, runSupervised, supervisedFolder } from '../run/supervised.ts';
+import { plural } from '../../ui/format.ts';
 
 export const sft: Command = {
   summary: 'supervised training on demonstrations: the warm start of GRPO',
   usage: ['sft configs/gsm8k-sft.yaml', 'sft configs/gsm8k-sft.yaml trainer.totalTrainingSteps=100'],
-  flags: JSON_FLAG,
+  reads: ['words', 'settings'],
+  flags: { ...JSON_FLAG, ...IMPORT_FLAG },
   details: () => STOPS,
   async run({ positionals, overrides }, io) {
     const { source, text } = await openConfig(oneFile(positionals, 'config'));
@@ -22,7 +25,7 @@ export const sft: Command = {
     const after = await evaluateSupervised(config, model);
     await folder.appendMetrics({ 'training/global_step': losses.length, ...after });
     io.text(
-      `  ${losses.length} steps: loss ${losses[0]?.toFixed(3)} -> ${losses.at(-1)?.toFixed(3)}, ` +
+      `  ${plural(losses.length, 'step')}: loss ${losses[0]?.toFixed(3)} -> ${losses.at(-1)?.toFixed(3)}, ` +
         `pass@1 ${passAt1(after)?.toFixed(3)}, greedy ${greedyAcc(after)?.toFixed(3)}\n  model: ${folder.path}`,
     );
     io.result({

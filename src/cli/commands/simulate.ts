@@ -12,8 +12,9 @@ import {
   type Workload,
 } from '../../extensions/simulation/index.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
-import { numberFlag, oneFile } from '../args.ts';
+import { numberFlag, oneFile, refuseFlags } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
+import { IMPORT_FLAG } from '../importModule.ts';
 import { disk, readText } from '../files.ts';
 import { runFolderOf } from '../run/namedRun.ts';
 import { aligned } from '../table.ts';
@@ -28,8 +29,10 @@ export const simulateRun: Command = {
     'simulate runs/NAME --devices 1,4,16 --staleness 0.5',
     'simulate runs/NAME --devices 1 --workers 1,2,8',
   ],
+  reads: ['words'],
   flags: {
     ...JSON_FLAG,
+    ...IMPORT_FLAG,
     devices: { value: 'NUMBERS', help: 'comma-separated (default: 1,2,4,8,16,32,64,128)' },
     workers: {
       value: 'NUMBERS',
@@ -48,6 +51,7 @@ export const simulateRun: Command = {
     const { asyncTraining } = config;
     asyncTraining.stalenessThreshold = numberFlag(flags, 'staleness', asyncTraining.stalenessThreshold, [0, 8]);
     if (flags['no-partial'] === true) asyncTraining.partialRollout = false;
+    if (flags['workers'] === undefined) refuseFlags(flags, ['trust-workers'], 'without --workers');
     const verifies = flags['trust-workers'] !== true;
     const devices = numbers(flags['devices'], '--devices') ?? [1, 2, 4, 8, 16, 32, 64, 128];
     const rows = [

@@ -8,6 +8,8 @@ import { InputError } from '../../errors.ts';
 import { oneFile } from '../args.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG, type Output } from '../command.ts';
+import { stepToResume } from '../../runs/checkpointFolder.ts';
+import { disk } from '../files.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
 import { openTraining } from '../run/namedRun.ts';
 import { sayEstimate, sayPlan } from '../run/plan.ts';
@@ -29,6 +31,7 @@ export const train: Command = {
     'train configs/gsm8k-tool.yaml seed=2 actor.optim.lr=1e-4',
     'train runs/gsm8k-tool trainer.totalTrainingSteps=120',
   ],
+  reads: ['words', 'settings'],
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
@@ -41,7 +44,7 @@ export const train: Command = {
     const { text, ...options } = await openTraining(path, overrides);
     const config = parseTrainConfig(text, { ...options, note: say });
     const within = placeOf(flags['in']);
-    if (flags['dry-run'] === true) return within(() => dryRun(config));
+    if (flags['dry-run'] === true) return within(() => dryRun(config, io));
     const finished = await within(() => runTraining(config, () => checkpointToResume(config)));
     return tellOfRun(io, config, finished, resumeCommand(path, { overrides, flags, lists }));
   },
@@ -61,17 +64,20 @@ function placeOf(name: string | boolean | undefined): Place {
 }
 
 /** Prints the plan of a run and writes nothing. */
-async function dryRun(asked: TrainConfig): Promise<void> {
+async function dryRun(asked: TrainConfig, io: Output): Promise<void> {
   const { path } = asked.model;
   if (/\.ya?ml$/.test(path))
     throw new InputError(
       `--dry-run trains no warm start, but model.path is ${path}. Give a model, for example model.path=DIR.`,
     );
+  const from = await checkpointToResume(asked);
+  const done = from === undefined ? 0 : await stepToResume(disk, from);
   const session = await openSession(await withRewardFiles(asked));
   try {
     const config = completedConfig(asked, session.task, session.engine, session.lora && true);
-    sayPlan(config, asked, session);
-    await sayEstimate(config, session, new AbortController().signal);
+    const plan = sayPlan(config, asked, session);
+    const estimate = await sayEstimate(config, session, new AbortController().signal, done);
+    io.result({ ...plan, ...(estimate && { estimate }) });
   } finally {
     session.close();
   }

@@ -14,6 +14,7 @@ import { say } from '../run/progress.ts';
 export const tune: Command = {
   summary: 'time the kernels that run on this adapter, and choose',
   usage: ['tune', 'tune --out tiles.json', 'train configs/gsm8k-tool.yaml trainer.kernelTuning=tiles.json'],
+  reads: [],
   flags: {
     ...JSON_FLAG,
     out: { value: 'FILE', help: 'write the table there, for trainer.kernelTuning' },

@@ -6,7 +6,7 @@ import { matmulTable } from '../../gpu/ops/matmul.ts';
 import { kernelTexts, parseCases, verifyAdapter, verifyCases } from '../../extensions/verify/index.ts';
 import { InputError } from '../../errors.ts';
 import { POLICY_LOSSES } from '../../grpo/losses/index.ts';
-import { oneFile } from '../args.ts';
+import { oneFile, refuseFlags } from '../args.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG, type Output } from '../command.ts';
 import { installDawn } from '../dawn.ts';
@@ -15,6 +15,7 @@ import { readText, writeWhole } from '../files.ts';
 export const verify: Command = {
   summary: 'check kernels on this adapter, or losses against a file of cases',
   usage: ['verify', 'verify losses policy_losses.json --json', 'verify --kernels kernels-here'],
+  reads: ['words'],
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
@@ -22,6 +23,7 @@ export const verify: Command = {
   },
   async run({ positionals: [what, ...files], flags }, io) {
     if (what === 'losses') {
+      refuseFlags(flags, ['kernels'], 'on losses');
       const file = oneFile(files, 'file of loss cases');
       const report = lossReport(await readText(file), file);
       const worst = report.worst

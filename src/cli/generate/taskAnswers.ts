@@ -17,6 +17,7 @@ import { say } from '../run/progress.ts';
 import { openEngine, withChatTemplate } from '../run/session.ts';
 import { withWarmStart } from '../run/warmStart.ts';
 import { type Answer, Screen } from './conversation.ts';
+import { integerFlag } from './samplingFlags.ts';
 
 /** The config, and its opened task, with which questions are answered. */
 export interface AnsweringTask {
@@ -111,7 +112,7 @@ export class TaskAnswers {
     seed: number,
     onText: (text: string) => void,
   ): Promise<TaskAnswers> {
-    const opened = await openTaskEngine(answering);
+    const opened = await openTaskEngine(answering, flags);
     const system = typeof flags['system'] === 'string' ? flags['system'] : undefined;
     return new TaskAnswers({ ...opened, seed, system }, Number(flags['temperature']) === 0, onText);
   }
@@ -154,12 +155,14 @@ export class TaskAnswers {
   }
 }
 
-async function openTaskEngine({ config: asked, task }: AnsweringTask) {
+async function openTaskEngine({ config: asked, task }: AnsweringTask, flags: ParsedArgs['flags']) {
   try {
     const config = await withWarmStart(asked);
     const { path, loraAdapterPath, customChatTemplate } = config.model;
     const model = await withChatTemplate(await loadWithAdapter(path, loraAdapterPath), customChatTemplate);
-    const sizes = answerSizes(config, model.config, { start: false });
+    const range: [number, number] = [config.data.maxResponseLength + 1, model.config.maxPositionEmbeddings];
+    const context = flags['context'] === undefined ? undefined : integerFlag(flags, 'context', 0, range);
+    const sizes = answerSizes(config, model.config, { start: false, context });
     const engine = await openEngine(model, sizes);
     const names = (task.tools ?? []).map(({ name }) => name).join(', ');
     say(`model: ${path}; task: ${task.name}, ${names ? `tools: ${names}` : 'no tools'}`);

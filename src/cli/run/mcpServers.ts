@@ -8,6 +8,7 @@ import type { Task } from '../../tasks/task.ts';
 import { readJsonFile } from '../files.ts';
 import { currentIo } from '../process/io.ts';
 import { say } from './progress.ts';
+import { plural } from '../../ui/format.ts';
 
 type Kind = 'text' | 'texts' | 'named texts' | 'number' | 'flag';
 
@@ -68,7 +69,9 @@ export async function closeMcpServers(): Promise<void> {
     const { stats, close } = result.value;
     const { calls, errors, lost, reconnects } = stats;
     if (calls > 0)
-      say(`MCP: ${calls} calls, ${errors} with an error, ${lost} connections lost, ${reconnects} reopened`);
+      say(
+        `MCP: ${plural(calls, 'call')}, ${errors} with an error, ${plural(lost, 'connection')} lost, ${reconnects} reopened`,
+      );
     await close().catch(() => {});
   }
 }
@@ -131,9 +134,9 @@ async function openServer(name: string, entry: Entry): Promise<McpTools> {
   const process = { ...(args && { args }), ...(env && { env }), ...(cwd !== undefined && { cwd }) };
   const server = command === undefined ? url! : { command, ...process };
   const opened = await mcpTools(server, { ...options, name, ...(include && { include }) });
-  say(`MCP server ${name}: ${opened.tools.length} tools`);
+  say(`MCP server ${name}: ${plural(opened.tools.length, 'tool')}`);
   for (const note of opened.notes.slice(0, MAX_NOTES)) say(`  ${note}`);
-  if (opened.notes.length > MAX_NOTES) say(`  and ${opened.notes.length - MAX_NOTES} more notes`);
+  if (opened.notes.length > MAX_NOTES) say(`  and ${plural(opened.notes.length - MAX_NOTES, 'more note')}`);
   return opened;
 }
 

@@ -4,6 +4,7 @@ import type { TrainConfig } from '../../grpo/config/types.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { fixed, passAt1 } from '../../report/metricOf.ts';
 import { currentIo, type Io } from '../process/io.ts';
+import { plural } from '../../ui/format.ts';
 
 /** Prints a temporary line, which the next line overwrites. Prints nothing unless standard error is a terminal. */
 export function sayPassing(text: string): void {
@@ -78,7 +79,7 @@ export class Progress {
 
   /** Returns for example "12 of 48 problems, 960 tokens, 1:30 left"; before the first part has ended, the elapsed time instead. */
   text(done: number, total: number, unit: string, tokens = 0): string {
-    const counts = [`${done} of ${total} ${unit}`, ...(tokens > 0 ? [`${tokens} tokens`] : [])];
+    const counts = [`${done} of ${total} ${unit}`, ...(tokens > 0 ? [plural(tokens, 'token')] : [])];
     const left = (this.seconds / done) * (total - done);
     return [
       ...counts,

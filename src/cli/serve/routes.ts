@@ -184,7 +184,7 @@ async function step({ groups, trainBatchSize, step: take }: ServedRun, request: 
   const count = asked === 'all' ? groups.complete : asked;
   if (groups.complete < Math.max(1, count))
     throw conflict(
-      `${groups.complete} groups are complete, but the step takes ${count === 0 ? 'at least 1' : count}. Reward more episodes first.`,
+      `${groups.complete} ${groups.complete === 1 ? 'group is' : 'groups are'} complete, but the step takes ${count === 0 ? 'at least 1' : count}. Reward more episodes first.`,
     );
   return { body: { object: 'step', metrics: await take(count) } };
 }

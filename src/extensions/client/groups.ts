@@ -474,7 +474,9 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     const { data, rollout } = this.#config;
     if (this.size < data.trainBatchSize * rollout.n || this.unrewarded < data.trainBatchSize * rollout.n) return;
     this.#isTold = true;
-    this.#limits.note(`${this.unrewarded} episodes are answered and wait for a reward, and none had one so far`);
+    this.#limits.note(
+      `${this.unrewarded} ${this.unrewarded === 1 ? 'episode is answered and waits' : 'episodes are answered and wait'} for a reward, and none had one so far`,
+    );
   }
 
   #noteEqualReplies({ rewarded }: Group): void {

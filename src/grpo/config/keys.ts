@@ -1,6 +1,7 @@
 /** Building blocks of the config schemas: every key carries its unit and the reason for its default. */
 
 import * as v from 'valibot';
+import { REGISTER_IT } from '../../shared.ts';
 
 export const ANY: [number, number] = [0, Infinity];
 export const SHARE: [number, number] = [0, 1];
@@ -221,7 +222,7 @@ export const known = <T extends string, const D extends T | undefined, const N e
   names: () => readonly T[],
   notes: N,
 ) => {
-  const isKnown = v.check((name: string) => names().some((one) => one === name));
+  const isKnown = v.check((name: string) => names().some((one) => one === name), REGISTER_IT);
   const schema = v.pipe(
     v.string(),
     isKnown,

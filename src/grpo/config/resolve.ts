@@ -6,6 +6,7 @@
 import { distance } from 'fastest-levenshtein';
 import * as v from 'valibot';
 import { ConfigError } from '../../errors.ts';
+import { REGISTER_IT } from '../../shared.ts';
 import { policyLossOf } from '../losses/index.ts';
 import type { TrainConfigInput } from './input.ts';
 import { firstKeyOf, ofPeer } from './peerNames.ts';
@@ -164,8 +165,9 @@ function describeIssue(schema: v.GenericSchema, path: string, issue: v.BaseIssue
     return `"${path}" is ${found}; allowed: at least ${MIN_FLOAT32.toPrecision(2)}, since less is 0 on the GPU.`;
   if (issue.type === 'max_value' && typeof bound === 'number' && !range?.includes(' to '))
     return `"${path}" is ${found}; allowed: up to ${bound}.`;
-  const hint = ELSEWHERE.find(([key, value]) => key === path && value.test(found));
-  return `"${path}" is ${found}; allowed: ${range ?? issue.expected ?? 'another value'}.${hint ? ` ${hint[2]}` : ''}`;
+  const elsewhere = ELSEWHERE.find(([key, value]) => key === path && value.test(found))?.[2];
+  const hint = issue.message === REGISTER_IT ? REGISTER_IT : elsewhere;
+  return `"${path}" is ${found}; allowed: ${range ?? issue.expected ?? 'another value'}.${hint ? ` ${hint}` : ''}`;
 }
 
 /** Values of a key that other trainers accept and webgrpo refuses, each with the advice that the error message ends with. */

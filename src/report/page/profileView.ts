@@ -5,6 +5,7 @@ import type { ProfileReport } from '../profile/profileReport.ts';
 import { KINDS } from '../profile/profileStats.ts';
 import { el, scrolling, table } from '../../ui/dom.ts';
 import { colourOf, completionCurves, histogramBars, seconds, shareBars, timelines } from './profileDrawings.ts';
+import { plural } from '../../ui/format.ts';
 
 /** Adds the content of profile.html to the page. */
 export function profileView(report: ProfileReport, parent: HTMLElement): void {
@@ -27,7 +28,7 @@ export function profileView(report: ProfileReport, parent: HTMLElement): void {
   ];
   parent.append(
     el('h1', '', `Profile of ${title}`),
-    el('p', '', `${steps} steps, ${samples} samples.`),
+    el('p', '', `${plural(steps, 'step')}, ${plural(samples, 'sample')}.`),
     ...sections.flatMap(([heading, ...content]) => [el('h2', '', heading), ...content]),
   );
 }

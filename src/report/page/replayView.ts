@@ -2,7 +2,7 @@
 
 import { REPLAYED_METRICS, type ReplayReport, type ShownSample, type StepReport } from '../replay/replayReport.ts';
 import { el, scrolling, table } from '../../ui/dom.ts';
-import { short } from '../../ui/format.ts';
+import { plural, short } from '../../ui/format.ts';
 import { chartFigures } from './runView.ts';
 
 /** Adds the content of replay.html to the page. */
@@ -31,7 +31,7 @@ function stepView(step: StepReport): Node[] {
   const angles = losses.map(({ name }, i) => [`cosine with ${name}`, '', ...cosines[i].map(number)]);
   return [
     el('h2', '', `Step ${step.step}`),
-    el('p', '', `${step.samples} samples, at the weights of ${step.weights}.`),
+    el('p', '', `${plural(step.samples, 'sample')}, at the weights of ${step.weights}.`),
     scrolling(
       `Losses of step ${step.step}`,
       table([['number', 'logged', ...names], ...settings, ...metrics, ...angles], 'numbers'),

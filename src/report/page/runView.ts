@@ -5,6 +5,7 @@ import type { LoggedRollout, ShownStep } from '../../runs/rollouts.ts';
 import type { ChartData, RunReport } from '../runReport.ts';
 import { el, folded, scrolling } from '../../ui/dom.ts';
 import { drawCharts, LineChart } from '../../ui/lineChart.ts';
+import { plural } from '../../ui/format.ts';
 
 /** A chart with fewer values than this has a mark at each of them. */
 const FEW = 40;
@@ -77,7 +78,7 @@ function rolloutView(rollout: LoggedRollout): HTMLElement {
     ...Object.entries(extra ?? {}).map(([name, value]) => `${name} ${value}`),
     `answer ${answer}`,
     `${numToolCalls} tool calls`,
-    `${responseTokens} tokens`,
+    plural(responseTokens, 'token'),
     stopReason,
     problem,
   ];

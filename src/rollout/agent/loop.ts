@@ -4,7 +4,7 @@
  */
 
 import { InputError, shownValue, UserCodeError } from '../../errors.ts';
-import { shareEntries } from '../../shared.ts';
+import { REGISTER_IT, shareEntries } from '../../shared.ts';
 import { problemName } from '../../tasks/problem.ts';
 import type { Message, Problem } from '../../tasks/task.ts';
 import { onAbort } from '../tools/onAbort.ts';
@@ -84,7 +84,7 @@ export function agentLoopOf(name: string): AgentLoop {
   const loop = registered(name);
   if (loop) return loop;
   throw new InputError(
-    `There is no agent loop "${name}"; registered: ${[...LOOPS.keys()].join(', ')}. Name one of them, or register it.`,
+    `There is no agent loop "${name}"; registered: ${[...LOOPS.keys()].join(', ')}. Name one of them. ${REGISTER_IT}`,
   );
 }
 
@@ -99,7 +99,7 @@ export function checkAgentName(problem: Problem): void {
   if (agentName === undefined || registered(agentName)) return;
   throw new InputError(
     `${problemName(problem)} names the agent loop ${shownValue(agentName)}; registered: ${[...LOOPS.keys()].join(', ')}. ` +
-      'Name one of these (agent_name, agentName), or register it by registerAgentLoop.',
+      `Name one of these (agent_name, agentName), or register it by registerAgentLoop. ${REGISTER_IT}`,
   );
 }
 
