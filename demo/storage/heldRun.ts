@@ -4,7 +4,7 @@ import { InputError } from '../../src/errors.ts';
 import { isDomError } from '../../src/model/checkpoint/opfs.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Checkpoint } from '../../src/grpo/types.ts';
-import { changedKeys } from '../../src/extensions/yaml/index.ts';
+import { changedKeys, trainsOtherwise } from '../../src/extensions/yaml/index.ts';
 import { loadTrainerCheckpoint, newestCheckpoint, writeCheckpoint } from '../../src/runs/checkpointFolder.ts';
 import type { FolderFiles } from '../../src/runs/fileSystem.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
@@ -71,7 +71,9 @@ export class HeldRun {
       const folder = await newestCheckpoint(files, path, 'trainer', (note) => notes.push(note));
       const checkpoint = folder === undefined ? undefined : await loadTrainerCheckpoint(files, folder);
       const held = new HeldRun(runs, id, release);
-      if (changedKeys(saved.config, config).length > 0) await held.folder.keepConfig();
+      const changed = changedKeys(saved.config, config);
+      if (changed.length > 0) await held.folder.keepConfig();
+      if (trainsOtherwise(changed, config)) await runs.updateRecord(id, { changedAfter: checkpoint?.state.step });
       return { held, saved, checkpoint, notes };
     } catch (error) {
       release();

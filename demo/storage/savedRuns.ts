@@ -6,6 +6,7 @@
 
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
+import { InputError } from '../../src/errors.ts';
 import { readRollouts } from '../../src/runs/readLog.ts';
 import { checkpointSteps } from '../../src/runs/checkpointFolder.ts';
 import { type FileSystem, type FolderFiles, readFileText } from '../../src/runs/fileSystem.ts';
@@ -35,6 +36,8 @@ export interface RunRecord {
   name?: string;
   /** True if the run was imported, and the visitor has not yet permitted its rules. */
   foreign?: boolean;
+  /** Last step before the settings of config.yaml, if earlier steps were trained with others. */
+  changedAfter?: number | undefined;
   /** Run and step from whose state this run was started. */
   forkedFrom?: { id: string; step: number };
 }
@@ -175,11 +178,12 @@ export class SavedRuns {
         files.set(`rollouts/${name}`, await this.files.read(parent.file('rollouts', name)));
     for (const [name, content] of await this.#folder(parent.checkpoint(step)))
       files.set(`checkpoints/step-${step}/${name}`, content);
-    const { hub, foreign } = from.record;
+    const { hub, foreign, changedAfter } = from.record;
     const record: RunRecord = {
       started,
       hub,
       ...(foreign && { foreign }),
+      ...(changedAfter !== undefined && { changedAfter: Math.min(changedAfter, step) }),
       finished: false,
       forkedFrom: { id: from.id, step },
     };
@@ -298,6 +302,14 @@ export class SavedRuns {
     const runs = (await Promise.all((await this.files.list(ROOT)).map(read))).flat();
     return runs.sort((a, b) => b.record.started - a.record.started);
   }
+}
+
+/** Throws InputError if steps after `from` were trained with other settings than those of config.yaml. */
+export function expectSameSettings({ record: { changedAfter = 0 } }: SavedRun, from: number): void {
+  if (from >= changedAfter) return;
+  throw new InputError(
+    `The replay would start after step ${from}, but the steps up to ${changedAfter} were trained with other settings. Replay a step after a checkpoint that follows step ${changedAfter - 1}.`,
+  );
 }
 
 /** Runs that this tab holds without Web Locks. */

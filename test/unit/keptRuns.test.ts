@@ -1,6 +1,7 @@
 /** Tests the page's saved runs: which checkpoints are kept, how a run is named by its changes, a run as a .zip, and a repeated step. */
 
 import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,10 +12,13 @@ import { evenlySpaced } from '../../demo/storage/thinning.ts';
 import { differing } from '../../demo/training/differing.ts';
 import { changeWords, runName } from '../../demo/state/changeWords.ts';
 import { HeldRun } from '../../demo/storage/heldRun.ts';
-import { claim, type RunRecord, type SavedRun, SavedRuns } from '../../demo/storage/savedRuns.ts';
+import { claim, expectSameSettings, type RunRecord, type SavedRun, SavedRuns } from '../../demo/storage/savedRuns.ts';
 import type { FileSystem } from '../../src/runs/fileSystem.ts';
 import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
+import { initWeights } from '../../src/model/params.ts';
+import { modelFiles, writeCheckpoint } from '../../src/runs/checkpointFolder.ts';
 import { readZip, writeZip } from '../../demo/storage/zip.ts';
+import { tinyConfig } from '../gpu/tinyModel.ts';
 import { stub } from '../stub.ts';
 
 describe('checkpoints that stay', () => {
@@ -51,6 +55,7 @@ function memoryFiles(space = Infinity): FileSystem {
     size: (path) => Promise.resolve(all.get(path)?.length),
     read: (path) => (all.has(path) ? Promise.resolve(all.get(path)!) : Promise.reject(new Error(`no ${path}`))),
     write,
+    sha256: (path) => Promise.resolve(createHash('sha256').update(all.get(path)!).digest('hex')),
     async writeFolder(path, files) {
       for (const [name, content] of files) await write(`${path}/${name}`, content);
     },
@@ -60,7 +65,7 @@ function memoryFiles(space = Infinity): FileSystem {
   });
 }
 
-describe('runs that are deleted', () => {
+describe('saved runs', () => {
   const config = parseTrainConfig(readFileSync('configs/gsm8k-tool.yaml', 'utf8'), { source: 'c', note: () => {} });
   beforeEach(() => void vi.stubGlobal('navigator', {})); // a window without Web Locks
   afterEach(() => void vi.unstubAllGlobals());
@@ -103,6 +108,28 @@ describe('runs that are deleted', () => {
     const release = await claim('1');
     expect(await claim('1')).toBeUndefined();
     release!();
+  });
+
+  test('a run that is resumed with other settings is not replayed from an earlier step, in a fork either', async () => {
+    const { runs } = await store([{}]);
+    const weights = initWeights(tinyConfig, 1);
+    const optimizer = new Map([['step', { shape: [1], data: Float32Array.of(3) }]]);
+    for (const step of [2, 4]) {
+      const trainer = { state: { step, problems: step, updates: step }, weights, optimizer };
+      const model = { config: tinyConfig, weights, tokenizerJson: {}, tokenizerConfigJson: {} };
+      await writeCheckpoint(runs.files, `runs/1/checkpoints/step-${step}`, modelFiles(model, trainer));
+    }
+    const resume = async (...overrides: string[]) => {
+      const { held } = await HeldRun.resume(runs, '1', parseTrainConfig(stringify(config), { source: 'c', overrides }));
+      await held.end(false);
+      return runs.read('1');
+    };
+    expectSameSettings(await resume('trainer.saveFreq=9'), 0); // no step depends on it
+    const changed = await resume('rollout.n=4');
+    expect(() => expectSameSettings(changed, 2)).toThrow('the steps up to 4 were trained with other settings');
+    expectSameSettings(changed, 4);
+    const [early, late] = [await runs.fork(changed, 2), await runs.fork(changed, 4)];
+    expect([early, late].map(({ record }) => record.changedAfter)).toEqual([2, 4]);
   });
 
   const MIB = 2 ** 20;
