@@ -10,7 +10,9 @@ import { stringify } from 'yaml';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { evenlySpaced } from '../../demo/storage/thinning.ts';
 import { differing } from '../../demo/training/differing.ts';
+import { changesInWords, worded } from '../../demo/state/rules.ts';
 import { changeWords, runName } from '../../demo/state/changeWords.ts';
+import { diagnosisOf, reportPage } from '../../demo/storage/exports.ts';
 import { HeldRun } from '../../demo/storage/heldRun.ts';
 import { claim, expectSameSettings, type RunRecord, type SavedRun, SavedRuns } from '../../demo/storage/savedRuns.ts';
 import type { FileSystem } from '../../src/runs/fileSystem.ts';
@@ -130,6 +132,19 @@ describe('saved runs', () => {
     expectSameSettings(changed, 4);
     const [early, late] = [await runs.fork(changed, 2), await runs.fork(changed, 4)];
     expect([early, late].map(({ record }) => record.changedAfter)).toEqual([2, 4]);
+  });
+
+  test('the diagnosis and the report name the changes during the run, and the newest settings', async () => {
+    const { runs } = await store([{}]);
+    await runs.files.write('runs/1/metrics.jsonl', '{"training/global_step":3,"training/not_finite":1}\n');
+    const change = { step: 2, key: 'actor.optim.lr', from: 0.0003, to: 0.0001 };
+    const run = { ...(await runs.read('1')), changes: [change, { ...change, step: 3, to: 0.00005 }] };
+    const words = changesInWords(worded(run.changes));
+    expect(await diagnosisOf(runs, run, words)).toMatch(
+      /^Changed during the run: .* at step 3\.[^]*actor\.optim\.lr=0\.00005/,
+    );
+    expect((await reportPage(runs, run, words)).bytes).toContain(words);
+    expect(await diagnosisOf(runs, { ...run, changes: [] }, '')).not.toContain('Changed');
   });
 
   const MIB = 2 ** 20;
