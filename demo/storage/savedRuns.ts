@@ -112,9 +112,10 @@ export class SavedRuns {
     const checkpoints = await checkpointSteps(this.files, folder.path);
     const history = await folder.metrics();
     const latest = folder.file('latest.jsonl');
-    const tries = (await this.files.exists(latest))
-      ? readRollouts(await readFileText(this.files, latest), latest)
-      : await this.tries(id, history.at(-1)?.['training/global_step'] ?? 0);
+    const newest = (await this.files.exists(latest)) ? readRollouts(await text('latest.jsonl'), latest) : [];
+    const last = history.at(-1)?.['training/global_step'] ?? 0;
+    // A run that was resumed from an earlier step still has the tries of a step that it repeats.
+    const tries = newest[0]?.step === last ? newest : await this.tries(id, last);
     return {
       id,
       record: JSON.parse(await text('run.json')) as RunRecord,

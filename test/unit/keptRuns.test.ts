@@ -134,6 +134,18 @@ describe('saved runs', () => {
     expect([early, late].map(({ record }) => record.changedAfter)).toEqual([2, 4]);
   });
 
+  test('a run shows the tries of the last step in its history, not of a later one', async () => {
+    const { runs } = await store([{}]);
+    const tries = (step: number, answer: string) => `${JSON.stringify({ step, answer, messages: [] })}\n`;
+    await runs.files.write('runs/1/rollouts/step-30.jsonl', tries(30, 'some'));
+    await runs.files.write('runs/1/latest.jsonl', tries(38, 'all'));
+    const shown = async (step: number) => {
+      await runs.files.write('runs/1/metrics.jsonl', `{"training/global_step":${step}}\n`);
+      return (await runs.read('1')).tries.map(({ answer }) => answer);
+    };
+    expect([await shown(30), await shown(38)]).toEqual([['some'], ['all']]);
+  });
+
   test('the diagnosis and the report name the changes during the run, and the newest settings', async () => {
     const { runs } = await store([{}]);
     await runs.files.write('runs/1/metrics.jsonl', '{"training/global_step":3,"training/not_finite":1}\n');
