@@ -65,8 +65,8 @@ export const rename = (run: SavedRun, name: string): void =>
 /** Deletes a saved run. */
 export const discard = (run: SavedRun): void =>
   withStore(async (store) => {
-    if (overlaid.value.includes(run.id)) toggleOverlay(run.id);
     await store.discard(run.id);
+    if (overlaid.value.includes(run.id)) toggleOverlay(run.id);
     changes.value++;
   });
 

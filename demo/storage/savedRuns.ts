@@ -21,6 +21,9 @@ const ROOT = 'runs';
 /** Number of newest runs that are kept. The runs from which they were forked are kept too. */
 const KEPT_RUNS = 10;
 
+/** Milliseconds to wait before a run is deleted: the tab that has just ended the run releases it a moment later. */
+const RELEASE_MS = 500;
+
 /** File with the changes during the run. */
 export const CHANGES = 'changes.jsonl';
 
@@ -200,7 +203,7 @@ export class SavedRuns {
       await this.prune();
       return await this.read(id);
     } catch (error) {
-      await this.discard(id).catch(() => {}); // report the first error
+      await this.#remove(id).catch(() => {}); // report the first error
       throw error;
     } finally {
       release();
@@ -237,7 +240,14 @@ export class SavedRuns {
     return new Map(await Promise.all(names.map(read)));
   }
 
-  discard(id: string): Promise<void> {
+  /** Deletes a run. Throws InputError if another tab holds it. */
+  async discard(id: string): Promise<void> {
+    const release = await claim(id, RELEASE_MS);
+    if (!release) throw new InputError('This run is open in another tab. Close that tab, then delete the run.');
+    await this.#remove(id).finally(release);
+  }
+
+  #remove(id: string): Promise<void> {
     return this.#inTurn(id, async () => {
       await this.files.remove(`${this.path(id)}/run.json`); // without it, the remaining files do not count as a run
       await this.files.remove(this.path(id));
@@ -289,7 +299,7 @@ export class SavedRuns {
 
   /** Deletes the run, and reports it if it is one of `runs`. */
   async #delete(id: string, runs: readonly RunName[]): Promise<void> {
-    await this.discard(id);
+    await this.#remove(id);
     const run = runs.find((run) => run.id === id);
     if (run) this.onDeleted(run);
   }

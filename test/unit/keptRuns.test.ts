@@ -134,6 +134,16 @@ describe('saved runs', () => {
     expect([early, late].map(({ record }) => record.changedAfter)).toEqual([2, 4]);
   });
 
+  test('a run that is trained is not deleted', async () => {
+    const { runs } = await store([{}]);
+    const { held } = await HeldRun.resume(runs, '1', config);
+    await expect(runs.discard('1')).rejects.toThrow('This run is open in another tab.');
+    expect(await runs.all()).toHaveLength(1);
+    await held.end(false);
+    await runs.discard('1');
+    expect(await runs.all()).toEqual([]);
+  });
+
   test('a run shows the tries of the last step in its history, not of a later one', async () => {
     const { runs } = await store([{}]);
     const tries = (step: number, answer: string) => `${JSON.stringify({ step, answer, messages: [] })}\n`;
@@ -241,11 +251,11 @@ test('a run that is deleted while it is renamed is gone, and a later name is dro
     },
   };
   const runs = new SavedRuns(stub<FileSystem>(files));
-  await Promise.all([
-    runs.updateRecord('a', { name: 'Calm' }),
-    runs.discard('a'),
-    runs.updateRecord('a', { name: 'Late' }),
-  ]);
+  vi.stubGlobal('navigator', {});
+  const changed = [runs.updateRecord('a', { name: 'Calm' }), runs.discard('a')];
+  await new Promise((settled) => setImmediate(settled)); // the run is claimed, and "Calm" is being written
+  await Promise.all([...changed, runs.updateRecord('a', { name: 'Late' })]);
+  vi.unstubAllGlobals();
   expect([...contents]).toEqual([]);
 });
 
