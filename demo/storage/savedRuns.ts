@@ -13,7 +13,8 @@ import { type FileSystem, type FolderFiles, readFileText } from '../../src/runs/
 import { MANIFEST } from '../../src/runs/manifest.ts';
 import { opfsFileSystem } from './opfs.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
-import { changesText, readChanges, type RunChange } from './runChanges.ts';
+import { changesText, readChanges } from './changesFile.ts';
+import type { RunChange } from './runChanges.ts';
 import { OLDER_BYTES, thinCheckpoints } from './thinning.ts';
 
 const ROOT = 'runs';
