@@ -6,11 +6,13 @@ import { fetchConfig } from '../engine/configs.ts';
 import { player } from '../recorded/recorded.ts';
 import { linkOf, writeAddress } from '../state/address/address.ts';
 import { settingsOf } from '../state/address/settingsOf.ts';
+import { hub } from '../state/address/visit.ts';
 import { measured } from '../state/measured.ts';
 import { adapter, complain } from '../state/notices.ts';
 import { config, history, stepsDone } from '../state/page.ts';
 import { DEFAULT_RECIPE, recipeOf } from '../state/recipes.ts';
 import { record } from '../state/rules.ts';
+import { shown } from '../state/runs.ts';
 import { form, formIsReady, YOUR_MODEL } from '../state/settings/settings.ts';
 import { shared } from '../state/stage.ts';
 import { comparison } from '../state/tries/comparison.ts';
@@ -48,7 +50,7 @@ export async function currentLink(): Promise<string> {
   const of = config.value;
   if (!of || history.value.length === 0) {
     const { value } = form.checked;
-    return 'config' in value ? linkOf(await settingsFor(value.config), undefined) : location.href;
+    return 'config' in value ? linkOf(await settingsFor(value.config), hub) : location.href;
   }
   const { encodeResult } = await import('../state/address/share.ts');
   const { seconds, trainedTokens } = shared.value ?? measured(history.value);
@@ -57,7 +59,8 @@ export async function currentLink(): Promise<string> {
     comparison: shared.value ? shared.value.comparison : comparison.value,
     changes: record.value.filter(({ step }) => step <= stepsDone.value),
   };
-  return linkOf(await settingsFor(of), await encodeResult(result));
+  const run = shared.value ? undefined : shown.value;
+  return linkOf(await settingsFor(of), run ? run.record.hub : hub, await encodeResult(result));
 }
 
 const nameOfAdapter = (): string =>

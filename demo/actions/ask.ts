@@ -162,12 +162,13 @@ function close(): void {
 async function ready(): Promise<Answering> {
   const config = configNow();
   const { model, data } = config;
-  const of = JSON.stringify([model, data.maxPromptLength, data.maxResponseLength, data.chatTemplateKwargs]);
+  const from = session.value ? session.value.hub : hub;
+  const of = JSON.stringify([from, model, data.maxPromptLength, data.maxResponseLength, data.chatTemplateKwargs]);
   if (answering.value && openedFor === of) return answering.value;
   close();
   waiting.value = 'Loading the models...';
   const start = performance.now();
-  const opened = await Answering.open(config, { session: session.value, hub, onDownload: () => {} });
+  const opened = await Answering.open(config, { session: session.value, hub: from, onDownload: () => {} });
   performance.measure('webgrpo: open answering engine', { start });
   [answering.value, openedFor] = [opened, of];
   return opened;

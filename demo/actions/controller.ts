@@ -23,6 +23,7 @@ import {
   tries,
   weightsStep,
 } from '../state/page.ts';
+import { changeWords } from '../state/changeWords.ts';
 import { DEFAULT_RECIPE, fetchRecipe } from '../state/recipes.ts';
 import { asked, beginChanges, rulesReplaced, settingChanged } from '../state/rules.ts';
 import { present, showHistory } from '../state/present.ts';
@@ -228,6 +229,8 @@ async function train(of: TrainConfig, from?: SavedRun, changes?: readonly RunCha
     tries: saved?.tries ?? (warm ? tries.value.filter((one) => one.step === 0) : []),
   });
   beginChanges(before, (all) => started.writeChanges(all));
+  const changed = saved ? changeWords(saved.config, of) : [];
+  if (changed.length > 0) notes.push(`Changed settings: ${changed.join(', ')}.`);
   const events = eventsOf(of, saved && notes.join(' '));
   const startIsKnown = history.value.some((line) => line['training/global_step'] === 0);
   const started = new Run({

@@ -50,14 +50,12 @@ export async function lookUp(name: string, endpoint: string | undefined): Promis
 
 /** Checks the header of a GGUF file, and keeps the file in this browser. Throws InputError. */
 export async function keepFile(file: File): Promise<Offered> {
-  const name = keptName(file.name);
   const { config } = await openCheckpoint({
-    gguf: name,
+    gguf: keptName(file.name),
     size: async () => file.size,
     read: async (_, begin, end) => new Uint8Array(await file.slice(begin, end).arrayBuffer()),
   });
-  await keepGguf(name, file);
-  return offered(name, config, { bytes: file.size, isKept: true });
+  return offered(await keepGguf(file), config, { bytes: file.size, isKept: true });
 }
 
 async function offered(name: string, model: ModelConfig, file: Pick<Offered, 'bytes' | 'isKept'>): Promise<Offered> {

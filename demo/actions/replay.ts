@@ -34,6 +34,7 @@ export async function replayTo(asked: SavedRun, step: number): Promise<void> {
     [message.value, notSaved.value] = [undefined, undefined];
     const { changes } = saved;
     const from = stateBefore(saved, step);
+    (await import('../storage/savedRuns.ts')).expectSameSettings(saved, from);
     const broken = changes.find((of) => 'failed' in of && of.step > from && of.step <= step)?.step;
     const to = broken === undefined ? step : broken - 1;
     replay.value = { from, to, steps: [], broken, hasRules: hasCode(changes) };

@@ -3,6 +3,7 @@
 import { parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import { complain, inform } from '../state/notices.ts';
 import { history, shownRun, shownStep } from '../state/page.ts';
+import { changesInWords, worded } from '../state/rules.ts';
 import { overlaid, readRuns, titleOf, toggleOverlay } from '../state/runs.ts';
 import { form } from '../state/settings/settings.ts';
 import { showNewest, showStep } from '../state/tries/shown.ts';
@@ -64,8 +65,8 @@ export const rename = (run: SavedRun, name: string): void =>
 /** Deletes a saved run. */
 export const discard = (run: SavedRun): void =>
   withStore(async (store) => {
-    if (overlaid.value.includes(run.id)) toggleOverlay(run.id);
     await store.discard(run.id);
+    if (overlaid.value.includes(run.id)) toggleOverlay(run.id);
     changes.value++;
   });
 
@@ -112,7 +113,8 @@ export const save = (run: SavedRun, what: Saved): void =>
   withStore(async (store) => {
     const { runZip, modelZip, modelGguf, reportPage } = await import('../storage/exports.ts');
     const write = { run: runZip, model: modelZip, gguf: modelGguf, report: reportPage }[what];
-    const { name, bytes } = await write(store, await store.read(run.id));
+    const saved = await store.read(run.id);
+    const { name, bytes } = await write(store, saved, changesInWords(worded(saved.changes)));
     saveFile(name, new Blob([bytes]));
   });
 
@@ -120,7 +122,8 @@ export const save = (run: SavedRun, what: Saved): void =>
 export const diagnose = (run: SavedRun, show: (text: string) => void): void =>
   withStore(async (store) => {
     const { diagnosisOf } = await import('../storage/exports.ts');
-    show(await diagnosisOf(store, await store.read(run.id)));
+    const saved = await store.read(run.id);
+    show(await diagnosisOf(store, saved, changesInWords(worded(saved.changes))));
   });
 
 /** Imports a run from its files, and shows it. */

@@ -25,6 +25,7 @@ interface SessionOptions {
 
 interface SessionParts {
   config: TrainConfig;
+  hub: string | undefined;
   /** The training worker; with trainer.placement: split, also the generating one. */
   workers: Worker[];
   died: Promise<never>;
@@ -37,6 +38,8 @@ interface SessionParts {
 export class Session {
   /** Config with which the session was opened. */
   readonly config: TrainConfig;
+  /** Server from which the model was loaded; undefined = huggingface.co. */
+  readonly hub: string | undefined;
   readonly engine: RemoteEngine;
   /** The model as it was when loaded. The current weights are in `engine`. */
   readonly model: LoadedModel<unknown> & { base: string };
@@ -49,8 +52,8 @@ export class Session {
   readonly #workers: Worker[];
   #tellClosed: (error: Error) => void = () => {};
 
-  private constructor({ config, workers, died, engine, model, task }: SessionParts) {
-    [this.config, this.engine, this.task, this.lora] = [config, engine, task, loraOf(config)];
+  private constructor({ config, hub, workers, died, engine, model, task }: SessionParts) {
+    [this.config, this.hub, this.engine, this.task, this.lora] = [config, hub, engine, task, loraOf(config)];
     this.model = { ...model, base: config.model.path };
     const closed = new Promise<never>((_, reject) => (this.#tellClosed = reject));
     this.failed = Promise.race([died, engine.untilLost(), closed]);
@@ -123,7 +126,7 @@ async function load(
   const spec = { ...engineSizes(config), ...model, ...(judgeModel && { judgeModel }) };
   if (other && spec.weights === 'opened') await fetched(config.model.path, other); // the second worker reads what the first has downloaded
   const engine = other ? await createSplit(spec, [worker, other], config) : await createRemoteEngine(worker, spec);
-  return { config, workers, died, engine, model, task };
+  return { config, hub, workers, died, engine, model, task };
 }
 
 /** Creates an engine that trains in one worker and generates in another. */

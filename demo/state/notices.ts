@@ -19,6 +19,9 @@ export const message = signal<Message | undefined>(undefined);
 /** Reason why the run is not being saved; undefined = it is saved. */
 export const notSaved = signal<string | undefined>(undefined);
 
+/** Names of runs that the page deleted because they were old or because it needed their space. */
+export const deleted = signal<readonly string[]>([]);
+
 /** Shows an informative message. */
 export const inform = (text: string): void => void (message.value = { kind: 'info', text });
 

@@ -24,8 +24,12 @@ export interface Standing {
 /** Changes of the shown run, oldest first. A run that repeats steps also has the changes of steps to come. */
 export const record = signal<readonly RunChange[]>([]);
 
-/** The same changes as readable text. */
-export const changes = computed(() => record.value.map((change) => ({ step: change.step, text: worded(change) })));
+/** Returns the changes with readable text. */
+export const worded = (of: readonly RunChange[]): { step: number; text: string }[] =>
+  of.map((change) => ({ step: change.step, text: wordsFor(change) }));
+
+/** The changes of the shown run, with readable text. */
+export const changes = computed(() => worded(record.value));
 
 /** Returns the changes as text, such as: Reward replaced by "reward guessing" at step 3. */
 export const changesInWords = (of: readonly { step: number; text: string }[]): string =>
@@ -142,7 +146,7 @@ export const LIVE_FIELDS = [
 ] as const;
 const TITLES: Readonly<Record<RuleKind, string>> = { reward: 'Reward', loss: 'Loss', tool: 'Tool' };
 
-function worded(change: RunChange): string {
+function wordsFor(change: RunChange): string {
   if ('rule' in change)
     return `${TITLES[change.rule]} replaced by ${change.code === undefined ? change.name : `"${change.name}"`}`;
   if ('failed' in change) return `${TITLES[change.failed]}: failed, unscored tries were not trained on`;

@@ -5,8 +5,8 @@ import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { Mark } from '../../src/ui/lineChart.ts';
 import { changes, nameOf, savedRuns } from '../storage/saved.ts';
 import { runName } from './changeWords.ts';
-import type { SavedRun } from '../storage/savedRuns.ts';
-import { complain } from './notices.ts';
+import type { RunName, SavedRun } from '../storage/savedRuns.ts';
+import { complain, deleted } from './notices.ts';
 import { shownRun } from './page.ts';
 import { changes as ruleChanges } from './rules.ts';
 import { active } from './stage.ts';
@@ -40,7 +40,7 @@ export const comparedWith = (run: SavedRun): SavedRun | undefined =>
 const names = computed(() => new Map(runs.value.map((run) => [run.id, runName(run, comparedWith(run))])));
 
 /** Returns the name of a saved run. */
-export const titleOf = (run: SavedRun): string => names.value.get(run.id) ?? nameOf(run);
+export const titleOf = (run: RunName): string => names.value.get(run.id) ?? nameOf(run);
 
 /** Ids of overlaid runs. The index is the slot, which determines colour and dash; undefined = a free slot. */
 const slots = signal<readonly (string | undefined)[]>(Array<undefined>(MOST_OVERLAID).fill(undefined));
@@ -79,7 +79,9 @@ export const marks = computed((): Mark[] => {
 
 /** Reads the saved runs again, and notes for the first paint of the next visit whether there are some. */
 export async function readRuns(): Promise<void> {
-  runs.value = (await (await savedRuns())?.all()) ?? [];
+  const store = await savedRuns();
+  if (store) store.onDeleted = (run) => void (deleted.value = [...deleted.value, titleOf(run)]);
+  runs.value = (await store?.all()) ?? [];
   try {
     if (runs.value.length > 0) localStorage.setItem('webgrpo-has-runs', '1');
     else localStorage.removeItem('webgrpo-has-runs');

@@ -1,6 +1,8 @@
 /** Exports a saved run, its model and its report as files. The command line can open them. */
 
 import { InputError } from '../../src/errors.ts';
+import type { TrainConfig } from '../../src/grpo/config/types.ts';
+import { treeWith } from '../../src/grpo/live.ts';
 import { parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
 import { ADAPTER_CONFIG, newestCheckpoint, ofModelAlone } from '../../src/runs/checkpointFolder.ts';
@@ -49,8 +51,8 @@ export async function modelGguf(runs: SavedRuns, run: SavedRun): Promise<Downloa
   return { name: `${name}.gguf`, bytes: bytes };
 }
 
-/** Returns report.html, as `webgrpo report` writes it. */
-export async function reportPage(runs: SavedRuns, run: SavedRun): Promise<Download> {
+/** Returns report.html, as `webgrpo report` writes it. @param changed changes during the run, in words */
+export async function reportPage(runs: SavedRuns, run: SavedRun, changed: string): Promise<Download> {
   const [{ runReport }, { standalonePage }] = await Promise.all([
     import('../../src/report/runReport.ts'),
     import('../../src/report/standalonePage.ts'),
@@ -63,16 +65,25 @@ export async function reportPage(runs: SavedRuns, run: SavedRun): Promise<Downlo
     valRollouts: await folder.valRollouts(),
     config: run.config,
   });
-  return { name: `${fileName(run)}-report.html`, bytes: standalonePage(report) };
+  return {
+    name: `${fileName(run)}-report.html`,
+    bytes: standalonePage({ ...report, summary: underChanges(changed, report.summary) }),
+  };
 }
 
-/** Returns what `webgrpo doctor` prints about the run. */
-export async function diagnosisOf(runs: SavedRuns, { id, history, config }: SavedRun): Promise<string> {
+/** Returns what `webgrpo doctor` prints about the run, with the newest settings. @param changed changes during the run, in words */
+export async function diagnosisOf(runs: SavedRuns, run: SavedRun, changed: string): Promise<string> {
+  const { id, history, changes } = run;
   const { diagnose, diagnosisText } = await import('../../src/report/doctor.ts');
   const samples = await RunFolder.open(runs.files, runs.path(id)).rollouts();
-  const read = parseTrainConfig(config, { source: 'config.yaml', note: () => {} });
-  return diagnosisText(diagnose({ history, samples, config: read }));
+  const config = parseTrainConfig(run.config, { source: 'config.yaml', note: () => {} });
+  const settings = Object.fromEntries(changes.flatMap((of) => ('key' in of ? [[of.key, of.to]] : [])));
+  const newest = treeWith(config, settings) as unknown as TrainConfig;
+  return underChanges(changed, diagnosisText(diagnose({ history, samples, config: newest })));
 }
+
+const underChanges = (changed: string, text: string): string =>
+  changed === '' ? text : `Changed during the run: ${changed}.\n\n${text}`;
 
 async function checkpointOf(runs: SavedRuns, run: SavedRun): Promise<string> {
   const folder = await newestCheckpoint(runs.files, runs.path(run.id));

@@ -4,7 +4,7 @@ import { InputError } from '../../src/errors.ts';
 import { isDomError } from '../../src/model/checkpoint/opfs.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Checkpoint } from '../../src/grpo/types.ts';
-import { changedKeys } from '../../src/extensions/yaml/index.ts';
+import { changedKeys, trainsOtherwise } from '../../src/extensions/yaml/index.ts';
 import { loadTrainerCheckpoint, newestCheckpoint, writeCheckpoint } from '../../src/runs/checkpointFolder.ts';
 import type { FolderFiles } from '../../src/runs/fileSystem.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
@@ -71,7 +71,9 @@ export class HeldRun {
       const folder = await newestCheckpoint(files, path, 'trainer', (note) => notes.push(note));
       const checkpoint = folder === undefined ? undefined : await loadTrainerCheckpoint(files, folder);
       const held = new HeldRun(runs, id, release);
-      if (changedKeys(saved.config, config).length > 0) await held.folder.keepConfig();
+      const changed = changedKeys(saved.config, config);
+      if (changed.length > 0) await held.folder.keepConfig();
+      if (trainsOtherwise(changed, config)) await runs.updateRecord(id, { changedAfter: checkpoint?.state.step });
       return { held, saved, checkpoint, notes };
     } catch (error) {
       release();
@@ -81,15 +83,16 @@ export class HeldRun {
 
   /**
    * Writes a checkpoint, and deletes other checkpoints of the run that take too much space. If the browser has too little space, deletes
-   * earlier runs.
+   * other runs, oldest first.
    */
   async save(step: number, contents: FolderFiles): Promise<void> {
     const { files } = this.folder;
-    await this.#makeSpace(contents);
+    const needed = Array.from(contents.values(), ({ length }) => length).reduce((a, b) => a + b, 0) + MANIFEST_BYTES;
+    await this.#makeSpace(needed);
     const write = () => writeCheckpoint(files, this.folder.checkpoint(step), contents);
     await write().catch(async (error: unknown) => {
       if (!(error instanceof InputError) || !isDomError(error.cause, 'QuotaExceededError')) throw error;
-      await this.#runs.prune(1); // browsers report more space than they provide
+      await this.#runs.makeSpace(this.id, needed); // browsers report more space than they provide
       await write();
     });
     this.onProblem(undefined);
@@ -103,12 +106,12 @@ export class HeldRun {
     this.#release();
   }
 
-  /** Throws InputError if even deleting earlier runs does not free enough space. */
-  async #makeSpace(contents: FolderFiles): Promise<void> {
+  /** Throws InputError if even deleting other runs does not free enough space. */
+  async #makeSpace(needed: number): Promise<void> {
     const { files, path } = this.folder;
-    const needed = Array.from(contents.values(), ({ length }) => length).reduce((a, b) => a + b, 0) + MANIFEST_BYTES;
     const free = async () => (await files.free(path)) ?? Infinity;
-    if (needed > (await free())) await this.#runs.prune(1);
+    const missing = needed - (await free());
+    if (missing > 0) await this.#runs.makeSpace(this.id, missing);
     const left = await free();
     if (needed <= left) return;
     const mib = (bytes: number) => `${(bytes / 2 ** 20).toFixed(1)} MiB`;

@@ -5,7 +5,8 @@ import { isGguf } from '../../src/model/checkpoint/address.ts';
 import { parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import { readMetrics } from '../../src/runs/readLog.ts';
 import { readZip } from './zip.ts';
-import { hasCode, readChanges } from './runChanges.ts';
+import { readChanges } from './changesFile.ts';
+import { hasCode } from './runChanges.ts';
 import { CHANGES, type RunRecord, type SavedRun, type SavedRuns } from './savedRuns.ts';
 
 /** Maximum number of bytes of a folder or a .zip. More would not fit into a page's memory. */

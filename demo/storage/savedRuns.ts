@@ -6,19 +6,24 @@
 
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
+import { InputError } from '../../src/errors.ts';
 import { readRollouts } from '../../src/runs/readLog.ts';
 import { checkpointSteps } from '../../src/runs/checkpointFolder.ts';
 import { type FileSystem, type FolderFiles, readFileText } from '../../src/runs/fileSystem.ts';
 import { MANIFEST } from '../../src/runs/manifest.ts';
 import { opfsFileSystem } from './opfs.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
-import { changesText, readChanges, type RunChange } from './runChanges.ts';
+import { changesText, readChanges } from './changesFile.ts';
+import type { RunChange } from './runChanges.ts';
 import { OLDER_BYTES, thinCheckpoints } from './thinning.ts';
 
 const ROOT = 'runs';
 
-/** Number of newest runs that are kept. */
+/** Number of newest runs that are kept. The runs from which they were forked are kept too. */
 const KEPT_RUNS = 10;
+
+/** Milliseconds to wait before a run is deleted: the tab that has just ended the run releases it a moment later. */
+const RELEASE_MS = 500;
 
 /** File with the changes during the run. */
 export const CHANGES = 'changes.jsonl';
@@ -35,6 +40,8 @@ export interface RunRecord {
   name?: string;
   /** True if the run was imported, and the visitor has not yet permitted its rules. */
   foreign?: boolean;
+  /** Last step before the settings of config.yaml, if earlier steps were trained with others. */
+  changedAfter?: number | undefined;
   /** Run and step from whose state this run was started. */
   forkedFrom?: { id: string; step: number };
 }
@@ -54,6 +61,9 @@ export interface SavedRun {
   /** Settings and rules that were applied during the run. */
   changes: RunChange[];
 }
+
+/** A run without its contents. */
+export type RunName = Pick<SavedRun, 'id' | 'record'>;
 
 /** Releases a run. */
 export type Release = () => void;
@@ -78,6 +88,8 @@ export async function openSavedRuns(): Promise<SavedRuns | undefined> {
 /** Reads, writes and deletes saved runs. */
 export class SavedRuns {
   readonly files: FileSystem;
+  /** Called with each run that is deleted because it is old or because space is needed. */
+  onDeleted: (run: RunName) => void = () => {};
 
   constructor(files: FileSystem) {
     this.files = files;
@@ -85,7 +97,7 @@ export class SavedRuns {
 
   /** Returns the run that started last; undefined = none can be read. */
   async newest(): Promise<SavedRun | undefined> {
-    for (const { id } of await this.#records()) {
+    for (const { id } of await this.#names()) {
       const run = await this.read(id).catch(() => undefined); // a damaged run must not prevent the page from starting another
       if (run) return run;
     }
@@ -95,7 +107,7 @@ export class SavedRuns {
   /** Returns all readable runs, newest first. */
   async all(): Promise<SavedRun[]> {
     const read = ({ id }: { id: string }) => this.read(id).catch(() => []);
-    return (await Promise.all((await this.#records()).map(read))).flat();
+    return (await Promise.all((await this.#names()).map(read))).flat();
   }
 
   async read(id: string): Promise<SavedRun> {
@@ -104,9 +116,10 @@ export class SavedRuns {
     const checkpoints = await checkpointSteps(this.files, folder.path);
     const history = await folder.metrics();
     const latest = folder.file('latest.jsonl');
-    const tries = (await this.files.exists(latest))
-      ? readRollouts(await readFileText(this.files, latest), latest)
-      : await this.tries(id, history.at(-1)?.['training/global_step'] ?? 0);
+    const newest = (await this.files.exists(latest)) ? readRollouts(await text('latest.jsonl'), latest) : [];
+    const last = history.at(-1)?.['training/global_step'] ?? 0;
+    // A run that was resumed from an earlier step still has the tries of a step that it repeats.
+    const tries = newest[0]?.step === last ? newest : await this.tries(id, last);
     return {
       id,
       record: JSON.parse(await text('run.json')) as RunRecord,
@@ -170,11 +183,12 @@ export class SavedRuns {
         files.set(`rollouts/${name}`, await this.files.read(parent.file('rollouts', name)));
     for (const [name, content] of await this.#folder(parent.checkpoint(step)))
       files.set(`checkpoints/step-${step}/${name}`, content);
-    const { hub, foreign } = from.record;
+    const { hub, foreign, changedAfter } = from.record;
     const record: RunRecord = {
       started,
       hub,
       ...(foreign && { foreign }),
+      ...(changedAfter !== undefined && { changedAfter: Math.min(changedAfter, step) }),
       finished: false,
       forkedFrom: { id: from.id, step },
     };
@@ -190,7 +204,7 @@ export class SavedRuns {
       await this.prune();
       return await this.read(id);
     } catch (error) {
-      await this.discard(id).catch(() => {}); // report the first error
+      await this.#remove(id).catch(() => {}); // report the first error
       throw error;
     } finally {
       release();
@@ -200,11 +214,20 @@ export class SavedRuns {
   /** Returns every file of a run, by its path in the run's folder. */
   async contents(id: string): Promise<FolderFiles> {
     const found = new Map<string, Uint8Array>();
+    for (const path of (await this.#sizes(id)).keys())
+      found.set(path, await this.files.read(`${this.path(id)}/${path}`));
+    return found;
+  }
+
+  /** Returns the bytes of every file of a run, by its path in the run's folder. */
+  async #sizes(id: string): Promise<Map<string, number>> {
+    const found = new Map<string, number>();
     const visit = async (folder: string): Promise<void> => {
       for (const name of await this.files.list(`${this.path(id)}/${folder}`.replace(/\/$/, ''))) {
         const path = `${folder}${name}`;
-        if ((await this.files.size(`${this.path(id)}/${path}`)) === undefined) await visit(`${path}/`);
-        else found.set(path, await this.files.read(`${this.path(id)}/${path}`));
+        const size = await this.files.size(`${this.path(id)}/${path}`);
+        if (size === undefined) await visit(`${path}/`);
+        else found.set(path, size);
       }
     };
     await visit('');
@@ -218,7 +241,14 @@ export class SavedRuns {
     return new Map(await Promise.all(names.map(read)));
   }
 
-  discard(id: string): Promise<void> {
+  /** Deletes a run. Throws InputError if another tab holds it. */
+  async discard(id: string): Promise<void> {
+    const release = await claim(id, RELEASE_MS);
+    if (!release) throw new InputError('This run is open in another tab. Close that tab, then delete the run.');
+    await this.#remove(id).finally(release);
+  }
+
+  #remove(id: string): Promise<void> {
     return this.#inTurn(id, async () => {
       await this.files.remove(`${this.path(id)}/run.json`); // without it, the remaining files do not count as a run
       await this.files.remove(this.path(id));
@@ -230,35 +260,76 @@ export class SavedRuns {
   }
 
   /** Deletes old runs, what is left of deleted runs, and some checkpoints of all runs except the newest. Skips runs that a tab trains. */
-  async prune(keep = KEPT_RUNS): Promise<void> {
-    const kept = (await this.#records()).slice(0, keep).map(({ id }) => id);
+  async prune(): Promise<void> {
+    const runs = await this.#names();
+    const kept = runs.slice(0, KEPT_RUNS).flatMap(({ id, record }) => [id, record.forkedFrom?.id]);
     for (const id of await this.files.list(ROOT)) {
       if (id === kept[0]) continue;
       const release = await claim(id);
       if (!release) continue;
       try {
         if (kept.includes(id)) await thinCheckpoints(RunFolder.open(this.files, this.path(id)), OLDER_BYTES);
-        else await this.discard(id);
+        else await this.#delete(id, runs);
       } finally {
         release();
       }
     }
   }
 
-  /** Returns ids and starts, newest first. */
-  async #records(): Promise<{ id: string; started: number }[]> {
+  /**
+   * Deletes runs for the run `id`, oldest first, until `bytes` bytes are free. Deletes none if all of them are too small. Skips runs that a
+   * tab trains, and the run from which `id` was forked.
+   */
+  async makeSpace(id: string, bytes: number): Promise<void> {
+    const runs = await this.#names();
+    const parent = runs.find((run) => run.id === id)?.record.forkedFrom?.id;
+    const claimed = new Map<string, Release>();
+    let freed = 0;
+    try {
+      for (const { id } of runs.toReversed()) {
+        const release = freed < bytes && id !== parent && (await claim(id));
+        if (!release) continue;
+        claimed.set(id, release);
+        freed += [...(await this.#sizes(id)).values()].reduce((sum, size) => sum + size, 0);
+      }
+      if (freed >= bytes) for (const id of claimed.keys()) await this.#delete(id, runs);
+    } finally {
+      for (const release of claimed.values()) release();
+    }
+  }
+
+  /** Deletes the run, and reports it if it is one of `runs`. */
+  async #delete(id: string, runs: readonly RunName[]): Promise<void> {
+    await this.#remove(id);
+    const run = runs.find((run) => run.id === id);
+    if (run) this.onDeleted(run);
+  }
+
+  /** Returns ids and records, newest first. */
+  async #names(): Promise<RunName[]> {
     const read = async (id: string) => {
       const text = await readFileText(this.files, `${this.path(id)}/run.json`).catch(() => '');
-      return text === '' ? [] : [{ id, started: (JSON.parse(text) as RunRecord).started }];
+      return text === '' ? [] : [{ id, record: JSON.parse(text) as RunRecord }];
     };
     const runs = (await Promise.all((await this.files.list(ROOT)).map(read))).flat();
-    return runs.sort((a, b) => b.started - a.started);
+    return runs.sort((a, b) => b.record.started - a.record.started);
   }
 }
 
+/** Throws InputError if steps after `from` were trained with other settings than those of config.yaml. */
+export function expectSameSettings({ record: { changedAfter = 0 } }: SavedRun, from: number): void {
+  if (from >= changedAfter) return;
+  throw new InputError(
+    `The replay would start after step ${from}, but the steps up to ${changedAfter} were trained with other settings. Replay a step after a checkpoint that follows step ${changedAfter - 1}.`,
+  );
+}
+
+/** Runs that this tab holds without Web Locks. */
+const heldHere = new Set<string>();
+
 /**
  * Claims a run for this tab. Waits `waitMs`, or without a limit, for another tab to release the run; undefined if that tab still holds the
- * run then.
+ * run then, or if this tab does.
  */
 export function claim(id: string, waitMs = 0): Promise<Release | undefined> {
   const wait = waitMs === Infinity ? {} : { signal: AbortSignal.timeout(waitMs) };
@@ -267,9 +338,14 @@ export function claim(id: string, waitMs = 0): Promise<Release | undefined> {
     const hold = (lock: Lock | null) =>
       lock ? new Promise<void>((release) => resolve(() => release())) : resolve(undefined);
     // A page opened from file:// may not use Web Locks, and one over plain http has none. Their tabs have no common runs to lock.
-    const refused = (error: unknown) =>
-      resolve((error as Error).name === 'SecurityError' ? () => undefined : undefined);
+    const refused = (error: unknown) => resolve((error as Error).name === 'SecurityError' ? claimHere(id) : undefined);
     if (navigator.locks) navigator.locks.request(`webgrpo run ${id}`, options, hold).catch(refused);
-    else resolve(() => undefined);
+    else resolve(claimHere(id));
   });
+}
+
+function claimHere(id: string): Release | undefined {
+  if (heldHere.has(id)) return undefined;
+  heldHere.add(id);
+  return () => void heldHere.delete(id);
 }

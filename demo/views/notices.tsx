@@ -3,7 +3,7 @@
 import { reloadPage } from '../actions/controller.ts';
 import { restoreRules } from '../actions/rules.ts';
 import { missing } from '../state/missingParts.ts';
-import { adapter, complain, message, notSaved } from '../state/notices.ts';
+import { adapter, complain, deleted, message, notSaved } from '../state/notices.ts';
 import { otherTabs } from '../state/otherTabs.ts';
 import { history, shownRun } from '../state/page.ts';
 import { asked, record } from '../state/rules.ts';
@@ -60,6 +60,16 @@ export function Notices() {
         <div class="notice warning">
           <b>Not saved. </b>
           {unsaved}
+        </div>
+      )}
+      {deleted.value.length > 0 && (
+        <div class="notice">
+          <span>{`The page deleted its oldest saved runs: ${deleted.value.join(', ')}.`}</span>
+          <span class="choices">
+            <button type="button" onClick={() => (deleted.value = [])}>
+              Close
+            </button>
+          </span>
         </div>
       )}
       {offered && (

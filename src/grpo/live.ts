@@ -45,22 +45,27 @@ export function withSettings(
   settings: LiveSettings,
   { reference }: Pick<TrainerEngine, 'reference'>,
 ): TrainConfig {
-  const tree = copyOf(config as unknown as Tree);
   for (const [key, value] of Object.entries(settings)) {
     refuseFixed(config, key);
     if (typeof value !== 'number')
       throw new InputError(`change: "${key}" is ${JSON.stringify(value)}; allowed: numbers.`);
-    setAt(tree, key, value);
   }
-  const { 'actor.klLossCoef': klLossCoef } = settings;
-  if (klLossCoef !== undefined) setAt(tree, 'actor.useKlLoss', klLossCoef > 0);
-  const changed = resolveTrainTree(tree, 'change');
+  const changed = resolveTrainTree(treeWith(config, settings), 'change');
   if (changed.actor.useKlLoss && !reference)
     throw new InputError(
-      `change: "actor.klLossCoef" is ${klLossCoef}, but this run was started without a reference model. ` +
+      `change: "actor.klLossCoef" is ${settings['actor.klLossCoef']}, but this run was started without a reference model. ` +
         'Start a run with actor.klLossCoef above 0, then change it.',
     );
   return changed;
+}
+
+/** Returns the tree of the config with changed settings, without checks. */
+export function treeWith(config: TrainConfig, settings: LiveSettings): Tree {
+  const tree = copyOf(config as unknown as Tree);
+  for (const [key, value] of Object.entries(settings)) setAt(tree, key, value);
+  const { 'actor.klLossCoef': klLossCoef } = settings;
+  if (klLossCoef !== undefined) setAt(tree, 'actor.useKlLoss', klLossCoef > 0);
+  return tree;
 }
 
 function refuseFixed(config: TrainConfig, key: string): void {

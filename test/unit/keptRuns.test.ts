@@ -1,19 +1,26 @@
 /** Tests the page's saved runs: which checkpoints are kept, how a run is named by its changes, a run as a .zip, and a repeated step. */
 
 import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { deflateRawSync } from 'node:zlib';
 import { stringify } from 'yaml';
-import { describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { evenlySpaced } from '../../demo/storage/thinning.ts';
 import { differing } from '../../demo/training/differing.ts';
+import { changesInWords, worded } from '../../demo/state/rules.ts';
 import { changeWords, runName } from '../../demo/state/changeWords.ts';
-import { type SavedRun, SavedRuns } from '../../demo/storage/savedRuns.ts';
+import { diagnosisOf, reportPage } from '../../demo/storage/exports.ts';
+import { HeldRun } from '../../demo/storage/heldRun.ts';
+import { claim, expectSameSettings, type RunRecord, type SavedRun, SavedRuns } from '../../demo/storage/savedRuns.ts';
 import type { FileSystem } from '../../src/runs/fileSystem.ts';
 import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
+import { initWeights } from '../../src/model/params.ts';
+import { modelFiles, writeCheckpoint } from '../../src/runs/checkpointFolder.ts';
 import { readZip, writeZip } from '../../demo/storage/zip.ts';
+import { tinyConfig } from '../gpu/tinyModel.ts';
 import { stub } from '../stub.ts';
 
 describe('checkpoints that stay', () => {
@@ -35,6 +42,160 @@ describe('checkpoints that stay', () => {
     const gaps = [0, ...kept.slice(0, -1)].map((step, i) => kept[i] - step);
     expect(Math.max(...gaps)).toBeLessThanOrEqual(2 * Math.ceil(64 / 6));
   });
+});
+
+/** Files in memory. Each byte takes one of `space` bytes. */
+function memoryFiles(space = Infinity): FileSystem {
+  const all = new Map<string, Uint8Array>();
+  const under = (folder: string) => [...all.keys()].filter((path) => path.startsWith(`${folder}/`));
+  const write = (path: string, content: string | Uint8Array) =>
+    Promise.resolve(void all.set(path, typeof content === 'string' ? new TextEncoder().encode(content) : content));
+  return stub<FileSystem>({
+    exists: (path) => Promise.resolve(all.has(path) || under(path).length > 0),
+    list: (folder) =>
+      Promise.resolve([...new Set(under(folder).map((path) => path.slice(folder.length + 1).split('/')[0]))]),
+    size: (path) => Promise.resolve(all.get(path)?.length),
+    read: (path) => (all.has(path) ? Promise.resolve(all.get(path)!) : Promise.reject(new Error(`no ${path}`))),
+    write,
+    sha256: (path) => Promise.resolve(createHash('sha256').update(all.get(path)!).digest('hex')),
+    async writeFolder(path, files) {
+      for (const [name, content] of files) await write(`${path}/${name}`, content);
+    },
+    remove: (path) => Promise.resolve([path, ...under(path)].forEach((name) => all.delete(name))),
+    tidy: () => Promise.resolve(),
+    free: () => Promise.resolve(space - [...all.values()].reduce((sum, { length }) => sum + length, 0)),
+  });
+}
+
+describe('saved runs', () => {
+  const config = parseTrainConfig(readFileSync('configs/gsm8k-tool.yaml', 'utf8'), { source: 'c', note: () => {} });
+  beforeEach(() => void vi.stubGlobal('navigator', {})); // a window without Web Locks
+  afterEach(() => void vi.unstubAllGlobals());
+
+  /** Stores a run of `bytes` bytes for each record. Run 1 is the oldest. */
+  async function store(records: Partial<RunRecord>[], { space = Infinity, bytes = 0 } = {}) {
+    const runs = new SavedRuns(memoryFiles(space));
+    const deleted: string[] = [];
+    runs.onDeleted = ({ id }) => deleted.push(id);
+    for (const [i, record] of records.entries()) {
+      await runs.files.write(`runs/${i + 1}/config.yaml`, stringify(config));
+      await runs.files.write(`runs/${i + 1}/checkpoints/step-1/model`, new Uint8Array(bytes));
+      await runs.writeRecord(`${i + 1}`, { started: i + 1, finished: false, ...record });
+    }
+    return { runs, deleted };
+  }
+  const many = (count: number): Partial<RunRecord>[] => Array.from({ length: count }, () => ({}));
+
+  test('an eleventh run deletes the oldest, and reports it', async () => {
+    const { runs, deleted } = await store(many(10));
+    await HeldRun.begin(runs, config, undefined);
+    expect(deleted).toEqual(['1']);
+    expect((await runs.all()).map(({ id }) => id)).not.toContain('1');
+  });
+
+  test('a fork of the oldest of ten runs deletes none, and a later run keeps its parent', async () => {
+    const { runs, deleted } = await store(many(10));
+    await runs.fork(await runs.read('1'), 1);
+    expect(deleted).toEqual([]);
+    await HeldRun.begin(runs, config, undefined).then((held) => held.end(false));
+    expect(deleted).toEqual(['2']);
+  });
+
+  test('a run that this tab holds stays, also without Web Locks', async () => {
+    const { runs, deleted } = await store(many(11));
+    const { held } = await HeldRun.resume(runs, '1', config);
+    await runs.prune();
+    expect(deleted).toEqual([]);
+    await held.end(false);
+    const release = await claim('1');
+    expect(await claim('1')).toBeUndefined();
+    release!();
+  });
+
+  test('a run that is resumed with other settings is not replayed from an earlier step, in a fork either', async () => {
+    const { runs } = await store([{}]);
+    const weights = initWeights(tinyConfig, 1);
+    const optimizer = new Map([['step', { shape: [1], data: Float32Array.of(3) }]]);
+    for (const step of [2, 4]) {
+      const trainer = { state: { step, problems: step, updates: step }, weights, optimizer };
+      const model = { config: tinyConfig, weights, tokenizerJson: {}, tokenizerConfigJson: {} };
+      await writeCheckpoint(runs.files, `runs/1/checkpoints/step-${step}`, modelFiles(model, trainer));
+    }
+    const resume = async (...overrides: string[]) => {
+      const { held } = await HeldRun.resume(runs, '1', parseTrainConfig(stringify(config), { source: 'c', overrides }));
+      await held.end(false);
+      return runs.read('1');
+    };
+    expectSameSettings(await resume('trainer.saveFreq=9'), 0); // no step depends on it
+    const changed = await resume('rollout.n=4');
+    expect(() => expectSameSettings(changed, 2)).toThrow('the steps up to 4 were trained with other settings');
+    expectSameSettings(changed, 4);
+    const [early, late] = [await runs.fork(changed, 2), await runs.fork(changed, 4)];
+    expect([early, late].map(({ record }) => record.changedAfter)).toEqual([2, 4]);
+  });
+
+  test('a run that is trained is not deleted', async () => {
+    const { runs } = await store([{}]);
+    const { held } = await HeldRun.resume(runs, '1', config);
+    await expect(runs.discard('1')).rejects.toThrow('This run is open in another tab.');
+    expect(await runs.all()).toHaveLength(1);
+    await held.end(false);
+    await runs.discard('1');
+    expect(await runs.all()).toEqual([]);
+  });
+
+  test('a run shows the tries of the last step in its history, not of a later one', async () => {
+    const { runs } = await store([{}]);
+    const tries = (step: number, answer: string) => `${JSON.stringify({ step, answer, messages: [] })}\n`;
+    await runs.files.write('runs/1/rollouts/step-30.jsonl', tries(30, 'some'));
+    await runs.files.write('runs/1/latest.jsonl', tries(38, 'all'));
+    const shown = async (step: number) => {
+      await runs.files.write('runs/1/metrics.jsonl', `{"training/global_step":${step}}\n`);
+      return (await runs.read('1')).tries.map(({ answer }) => answer);
+    };
+    expect([await shown(30), await shown(38)]).toEqual([['some'], ['all']]);
+  });
+
+  test('the diagnosis and the report name the changes during the run, and the newest settings', async () => {
+    const { runs } = await store([{}]);
+    await runs.files.write('runs/1/metrics.jsonl', '{"training/global_step":3,"training/not_finite":1}\n');
+    const change = { step: 2, key: 'actor.optim.lr', from: 0.0003, to: 0.0001 };
+    const run = { ...(await runs.read('1')), changes: [change, { ...change, step: 3, to: 0.00005 }] };
+    const words = changesInWords(worded(run.changes));
+    expect(await diagnosisOf(runs, run, words)).toMatch(
+      /^Changed during the run: .* at step 3\.[^]*actor\.optim\.lr=0\.00005/,
+    );
+    expect((await reportPage(runs, run, words)).bytes).toContain(words);
+    expect(await diagnosisOf(runs, { ...run, changes: [] }, '')).not.toContain('Changed');
+  });
+
+  const MIB = 2 ** 20;
+  /** Saves a checkpoint of the newest of five runs with 1 MiB each. */
+  async function saveWith(space: number, newest: Partial<RunRecord> = {}, bytes = 1.5 * MIB) {
+    const { runs, deleted } = await store([...many(4), newest], { space, bytes: MIB });
+    const { held } = await HeldRun.resume(runs, '5', config);
+    const saved = await held.save(2, new Map([['model', new Uint8Array(bytes)]])).catch((error: unknown) => error);
+    await held.end(false);
+    return { saved, deleted };
+  }
+
+  test('a checkpoint deletes as few runs as it needs, oldest first', async () => {
+    expect(await saveWith(7.5 * MIB)).toEqual({ saved: undefined, deleted: [] });
+    expect(await saveWith(6 * MIB)).toEqual({ saved: undefined, deleted: ['1'] });
+    expect(await saveWith(5.2 * MIB)).toEqual({ saved: undefined, deleted: ['1', '2'] });
+  });
+
+  test('a checkpoint of a fork does not delete the run from which it was forked', async () =>
+    expect(await saveWith(6 * MIB, { forkedFrom: { id: '1', step: 1 } })).toEqual({
+      saved: undefined,
+      deleted: ['2'],
+    }));
+
+  test('a checkpoint that would not fit anyway deletes nothing', async () =>
+    expect(await saveWith(5.1 * MIB, {}, 5 * MIB)).toEqual({
+      saved: expect.objectContaining({ name: 'InputError' }) as unknown,
+      deleted: [],
+    }));
 });
 
 describe('what changed', () => {
@@ -90,11 +251,11 @@ test('a run that is deleted while it is renamed is gone, and a later name is dro
     },
   };
   const runs = new SavedRuns(stub<FileSystem>(files));
-  await Promise.all([
-    runs.updateRecord('a', { name: 'Calm' }),
-    runs.discard('a'),
-    runs.updateRecord('a', { name: 'Late' }),
-  ]);
+  vi.stubGlobal('navigator', {});
+  const changed = [runs.updateRecord('a', { name: 'Calm' }), runs.discard('a')];
+  await new Promise((settled) => setImmediate(settled)); // the run is claimed, and "Calm" is being written
+  await Promise.all([...changed, runs.updateRecord('a', { name: 'Late' })]);
+  vi.unstubAllGlobals();
   expect([...contents]).toEqual([]);
 });
 

@@ -3,13 +3,14 @@
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { InputError } from '../../src/errors.ts';
 import { ggufModel, type GgufType } from '../../src/extensions/gguf/index.ts';
 import { type GgufTensor, type GgufValue, writeGguf } from '../../src/extensions/gguf/gguf.ts';
 import { type CheckpointWithTokenizer, collectWeights, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import { READ_TYPES, unpackBlocks } from '../../src/extensions/gguf/blocks.ts';
 import { readGgufHeader } from '../../src/extensions/gguf/header.ts';
+import { opfsStore } from '../../src/model/checkpoint/opfs.ts';
 import { openCheckpoint } from '../../src/model/checkpoint/open.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
@@ -18,7 +19,10 @@ import { mulberry32 } from '../../src/model/random.ts';
 import { modelTokenizer } from '../../src/model/tokenizer/modelTokenizer.ts';
 import { byteAlphabet } from '../../src/model/tokenizer/vocabulary.ts';
 import { readCheckpoint } from '../../src/node.ts';
+import { keepGguf } from '../../src/workers/keptGguf.ts';
 import { TINY_CONFIG } from '../tinyConfig.ts';
+
+vi.mock('../../src/model/checkpoint/opfs.ts', { spy: true });
 
 const BASE: ModelConfig = {
   ...TINY_CONFIG,
@@ -393,4 +397,24 @@ describe('refused in two sentences', () => {
       data.forEach((x, i) => (count += Number(!Object.is(x, after.get(name)!.data[i]))));
     return count;
   }
+});
+
+test('a file that is kept never replaces another one, and the same file is kept once', async () => {
+  const kept = new Map<string, Uint8Array>([['empty.gguf', new Uint8Array()]]);
+  vi.mocked(opfsStore).mockResolvedValue({
+    size: (name) => Promise.resolve(kept.get(name)?.length),
+    read: (name, begin, end) => Promise.resolve(kept.get(name)!.slice(begin, end)),
+    writer: (name) =>
+      Promise.resolve({
+        write: (bytes) => Promise.resolve(void kept.set(name, bytes)),
+        close: () => Promise.resolve(),
+      }),
+  });
+  const keep = (name: string, ...bytes: number[]) => keepGguf(new File([Uint8Array.from(bytes)], name));
+  expect(await keep('my model.gguf', 1, 2)).toBe('my-model.gguf');
+  expect(await keep('my-model.gguf', 1, 3)).toBe('my-model-2.gguf');
+  expect(await keep('my-model.gguf', 1)).toBe('my-model-3.gguf');
+  expect(await keep('my model.GGUF', 1, 3)).toBe('my-model-2.gguf');
+  expect(await keep('empty.gguf', 7)).toBe('empty.gguf');
+  expect(kept.get('my-model.gguf')).toEqual(Uint8Array.of(1, 2));
 });

@@ -4,15 +4,8 @@ import { expect, test, vi } from 'vitest';
 import { enter } from '../../demo/state/stage.ts';
 import { beginRules, repeatChanges } from '../../demo/actions/rules.ts';
 import { beginChanges, changes, changeSettings, setLive, whenItApplies } from '../../demo/state/rules.ts';
-import {
-  changesAt,
-  changesText,
-  hasCode,
-  readChanges,
-  rulesAt,
-  type RunChange,
-  withoutRules,
-} from '../../demo/storage/runChanges.ts';
+import { changesText, readChanges } from '../../demo/storage/changesFile.ts';
+import { changesAt, hasCode, rulesAt, type RunChange, withoutRules } from '../../demo/storage/runChanges.ts';
 import type { Run } from '../../demo/training/run.ts';
 import type { Session } from '../../demo/engine/session.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';

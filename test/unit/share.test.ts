@@ -1,7 +1,8 @@
 /** Tests the result in a link: decoding returns the encoded result up to quantisation, and no other text is accepted as a result. */
 
 import fc from 'fast-check';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
+import { linkOf } from '../../demo/state/address/address.ts';
 import { decodeResult, encodeResult, type SharedResult } from '../../demo/state/address/share.ts';
 import { rng } from '../random.ts';
 
@@ -156,4 +157,12 @@ test.each([
   ],
 ])('%s is refused', async (_, text, why) => {
   await expect(text().then(decodeResult)).rejects.toThrow(`damaged (${why})`);
+});
+
+test('a link has the hub of its run, not that of the address', () => {
+  vi.stubGlobal('location', { href: 'https://page/?seed=4&hub=https://one&autostart' });
+  const settings = new URLSearchParams({ seed: '5' });
+  expect(linkOf(settings, 'https://two', 'x')).toBe('https://page/?seed=5&hub=https%3A%2F%2Ftwo#r=x');
+  expect(linkOf(settings, undefined)).toBe('https://page/?seed=5');
+  vi.unstubAllGlobals();
 });

@@ -45,9 +45,11 @@ export function writeAddress(settings: URLSearchParams): void {
   if (url.href !== location.href) history.replaceState(history.state, '', url);
 }
 
-/** Returns the address to share: settings, and the result as `encodeResult` writes it. */
-export function linkOf(settings: URLSearchParams, result: string | undefined): string {
+/** Returns the address to share: settings, and the result as `encodeResult` writes it. @param hub server of the run's model */
+export function linkOf(settings: URLSearchParams, hub: string | undefined, result?: string): string {
   const url = withSettings(new URL(location.href), settings);
+  if (hub === undefined) url.searchParams.delete('hub');
+  else url.searchParams.set('hub', hub);
   for (const name of OF_THE_VISIT) url.searchParams.delete(name);
   if (result !== undefined) url.hash = `r=${result}`;
   return url.href;

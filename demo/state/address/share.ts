@@ -15,7 +15,8 @@ import type { Metrics } from '../../../src/grpo/metrics.ts';
 import { greedyAcc, passAt1 } from '../../../src/report/metricOf.ts';
 import { spreadOut } from '../../../src/runs/rollouts.ts';
 import type { ComparedAnswer, Comparison } from '../tries/comparison.ts';
-import { changesText, readChanges, type RunChange } from '../../storage/runChanges.ts';
+import { changesText, readChanges } from '../../storage/changesFile.ts';
+import type { RunChange } from '../../storage/runChanges.ts';
 
 export interface SharedResult {
   history: Metrics[];

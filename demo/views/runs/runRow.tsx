@@ -38,7 +38,9 @@ export function RunRow({ run }: { run: SavedRun }) {
         </label>
       </div>
       <p class="note">
-        {[when(run), config && taskTitle(config), forkWords(run), isShown && 'shown'].filter(Boolean).join(' \u00b7 ')}
+        {[when(run), config && taskTitle(config), forkWords(run), settingsSince(run), isShown && 'shown']
+          .filter(Boolean)
+          .join(' \u00b7 ')}
       </p>
       <div class="run-facts">
         <span>{`${done} of ${config?.trainer.totalTrainingSteps ?? '?'} steps`}</span>
@@ -58,6 +60,9 @@ function forkWords({ record: { forkedFrom } }: SavedRun): string {
   const parent = runs.value.find(({ id }) => id === forkedFrom.id);
   return `fork from step ${forkedFrom.step} of ${parent ? titleOf(parent) : 'a deleted run'}`;
 }
+
+const settingsSince = ({ record: { changedAfter } }: SavedRun): string =>
+  changedAfter === undefined ? '' : `other settings up to step ${changedAfter}`;
 
 function Name({ run }: { run: SavedRun }) {
   return (

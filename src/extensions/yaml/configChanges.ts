@@ -43,14 +43,19 @@ export function configChanges(before: string, after: TrainConfig, step: number):
   const lines = changed
     .slice(0, MOST)
     .map((change) => `  ${change.key}: ${shown(change.before)} -> ${shown(change.after)}`);
-  const learnsOtherwise = changed.some(({ key }) => !OF_THE_RECORD.test(key) && !(isLength(key) && hasNoEnd(after)));
   return [
     `the config differs from that of the steps up to ${step}:`,
     ...lines,
     ...(changed.length > MOST ? [`  and ${changed.length - MOST} more`] : []),
-    ...(learnsOtherwise ? ['what follows is neither that run nor one of this config from its start'] : []),
+    ...(trainsOtherwise(changed, after)
+      ? ['what follows is neither that run nor one of this config from its start']
+      : []),
   ];
 }
+
+/** True if one of the changed keys changes the policy after a step. */
+export const trainsOtherwise = (changed: readonly ChangedKey[], after: TrainConfig): boolean =>
+  changed.some(({ key }) => !OF_THE_RECORD.test(key) && !(isLength(key) && hasNoEnd(after)));
 
 /** Fills in the defaults of this version, which the config of an earlier version can lack. */
 function treeOf(text: string): object {

@@ -3,6 +3,6 @@
  * Programs import `webgrpo/yaml`.
  */
 
-export { changedKeys, configChanges } from './configChanges.ts';
+export { changedKeys, configChanges, trainsOtherwise } from './configChanges.ts';
 export { type ParseOptions, parseTrainConfig, readTrees, resolveUnder } from './text.ts';
 export { lineOf, readYaml } from './yaml.ts';
