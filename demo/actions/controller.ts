@@ -13,15 +13,16 @@ import { address, hub } from '../state/address/visit.ts';
 import { adapter, complain, inform, message, notSaved } from '../state/notices.ts';
 import {
   download,
+  dropSession,
   evaluation,
   history,
-  phase,
   scored,
   session,
+  showPhase,
   shownRun,
+  showSession,
   stepsDone,
   tries,
-  weightsStep,
 } from '../state/page.ts';
 import { DEFAULT_RECIPE, fetchRecipe } from '../state/recipes.ts';
 import { asked, beginChanges, rulesReplaced, settingChanged } from '../state/rules.ts';
@@ -294,12 +295,12 @@ function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
     },
     onLoaded: (opened) => {
       const info = opened.engine.description.adapter;
-      weightsStep.value = Math.max(0, run.value!.training.keptStep);
-      [download.value, session.value] = [undefined, opened];
+      const from = run.value!.training.keptStep;
+      showSession(opened, Math.max(0, from));
+      download.value = undefined;
       adapter.value = { name: adapterName(info), isSoftware: info.isSoftware };
       const asked = engineSizes(of);
       const { lowered, tokenizer } = opened.engine;
-      const from = run.value!.training.keptStep;
       const notes = [
         said !== undefined && `${said} Resumed from ${from < 0 ? 'the start' : `step ${from}`}`.trim(),
         dtypeNote(asked, info.features.includes('shader-f16') ? asked : {}),
@@ -309,18 +310,11 @@ function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
       if (notes.length > 0) inform(`${notes.join('. ')}.`);
       progress({ progress: run.value!.asked });
     },
-    onClosed: (closed) => {
-      if (session.value === closed) session.value = undefined;
-    },
+    onClosed: dropSession,
     onTrainer: beginRules,
     onChange: settingChanged,
     onReplace: rulesReplaced,
-    onPhase: (now, step) =>
-      batch(() => {
-        [phase.value, evaluation.value] = [now, undefined];
-        weightsStep.value = now === 'update' ? undefined : ['sync', 'validate'].includes(now) ? step : step - 1;
-        if (now === 'generate') scored.value = 0;
-      }),
+    onPhase: showPhase,
     onSample: (sample, step) => {
       scored.value++;
       showTry(sample, step);
@@ -354,8 +348,7 @@ effect(() => {
   const open = session.value;
   open?.failed.catch(() => {
     if (session.value !== open || run.value) return;
-    open.close();
-    session.value = undefined;
+    dropSession(open);
     if (state.value !== 'idle') inform('The GPU was lost. Press Start to open it again.');
   });
 });

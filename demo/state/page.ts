@@ -1,6 +1,6 @@
 /** Results on the screen, as signals. The trainer writes them and views read them, so that only what changed is redrawn. */
 
-import { computed, signal } from '@preact/signals';
+import { batch, computed, signal } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { Phase } from '../../src/grpo/types.ts';
@@ -41,6 +41,27 @@ export const session = signal<Session | undefined>(undefined);
 
 /** Step of the session's weights; undefined while an update changes them. */
 export const weightsStep = signal<number | undefined>(0);
+
+/** Makes another engine the session, or none, with the step of its weights. Closes the engine before. */
+export function showSession(opened: Session | undefined, step = 0): void {
+  const before = session.peek();
+  batch(() => ([session.value, weightsStep.value] = [opened, step]));
+  if (before !== opened) before?.close();
+}
+
+/** Drops an engine that was closed, unless another one is the session. */
+export function dropSession(closed: Session): void {
+  if (session.peek() === closed) showSession(undefined);
+}
+
+/** Shows the phase of a step, which decides the step of the session's weights. */
+export function showPhase(now: Phase, step: number): void {
+  batch(() => {
+    [phase.value, evaluation.value] = [now, undefined];
+    weightsStep.value = now === 'update' ? undefined : ['sync', 'validate'].includes(now) ? step : step - 1;
+    if (now === 'generate') scored.value = 0;
+  });
+}
 
 /** Number of steps in the shown history. */
 export const stepsDone = computed(() => history.value.at(-1)?.['training/global_step'] ?? 0);

@@ -4,6 +4,8 @@ import { expect, test } from 'vitest';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { amended } from '../../src/runs/amended.ts';
 import { headlineOf, smoothed } from '../../demo/state/measured.ts';
+import { dropSession, session, showPhase, showSession, weightsStep } from '../../demo/state/page.ts';
+import type { Session } from '../../demo/engine/session.ts';
 import { secondsLeft } from '../../demo/state/progress.ts';
 import { RunHealth } from '../../src/grpo/health.ts';
 import { explainLoss } from '../../src/report/explainLoss.ts';
@@ -27,6 +29,26 @@ const line = (step: number, seconds: number, more: Record<string, number> = {}):
 });
 const steps = (count: number, seconds: (step: number) => number) =>
   Array.from({ length: count }, (_, i) => line(i + 1, seconds(i + 1)));
+
+test('a session and the step of its weights change together, and the session before is closed', () => {
+  const closed: string[] = [];
+  const opened = (name: string) => stub<Session>({ close: () => void closed.push(name) });
+  const [trained, untrained] = [opened('trained'), opened('untrained')];
+  showSession(trained, 80);
+  expect([session.value, weightsStep.value, closed]).toEqual([trained, 80, []]);
+  showPhase('update', 81);
+  expect(weightsStep.value).toBeUndefined();
+  showPhase('sync', 81);
+  expect(weightsStep.value).toBe(81);
+  showPhase('generate', 82);
+  expect(weightsStep.value).toBe(81);
+  showSession(untrained);
+  expect([session.value, weightsStep.value, closed]).toEqual([untrained, 0, ['trained']]);
+  dropSession(trained); // closed before; another session is shown
+  expect(session.value).toBe(untrained);
+  dropSession(untrained);
+  expect([session.value, closed]).toEqual([undefined, ['trained', 'untrained']]);
+});
 
 test('the time left follows from recent steps, including future evaluations', () => {
   expect(secondsLeft(config, [])).toBeUndefined();
