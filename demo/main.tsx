@@ -17,7 +17,6 @@ import { form } from './state/settings/settings.ts';
 import { type AskedRoom, narrowConnections, takeRoom } from './state/address/room.ts';
 import { along, marks, others, shownName, watchRuns } from './state/runs.ts';
 import { address } from './state/address/visit.ts';
-import { watchSpeed } from './state/estimate.ts';
 import { About } from './views/about.tsx';
 import { Announcer } from './views/announcer.tsx';
 import { Buttons } from './views/buttons.tsx';
@@ -115,7 +114,6 @@ function openPage(): void {
         show(<Lesson />, 'lesson');
       },
     );
-  watchSpeed();
   followSettings();
   void openRest().catch(fail);
 }

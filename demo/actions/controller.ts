@@ -8,6 +8,7 @@ import { amended } from '../../src/runs/amended.ts';
 import { plural } from '../../src/ui/format.ts';
 import { dtypeNote, engineSizes } from '../../src/workers/engineSpec.ts';
 import { adapterName, findAdapter, type FoundAdapter } from '../engine/adapter.ts';
+import { keepStepTime } from '../state/estimate.ts';
 import { foreignHosts, resultIn, unknownParameters } from '../state/address/address.ts';
 import { address, hub } from '../state/address/visit.ts';
 import { adapter, complain, inform, message, notSaved } from '../state/notices.ts';
@@ -147,7 +148,7 @@ export async function showRun(saved: SavedRun): Promise<void> {
       : `${titleOf(saved)} stopped after step ${done} of ${of.trainer.totalTrainingSteps}.`;
   const here = enter<Looking>({ name: 'looking', at: 'saved', offer: { text: text(), choices: {} } });
   message.value = undefined;
-  present({ ...saved, config: of });
+  present({ ...saved, config: of, adapter: saved.record.adapter });
   // A page that is being reloaded may still hold the run.
   const release = await claimRun(saved, 500);
   release?.();
@@ -220,12 +221,14 @@ async function train(of: TrainConfig, from?: SavedRun, changes?: readonly RunCha
   if (of.task.module !== undefined) await letIn(of.task.module);
   const goesBy = !from || (await rulesLetIn(from, 'Resume without its rules'));
   const onProblem = (text: string | undefined) => void (notSaved.value = text);
-  const { held, saved, checkpoint, notes = [] } = await openRun(of, { ...(from && { from }), hub, onProblem });
+  const where = { hub, adapter: adapter.value?.name };
+  const { held, saved, checkpoint, notes = [] } = await openRun(of, { ...(from && { from }), ...where, onProblem });
   form.run = held?.id;
   const step = checkpoint?.state.step ?? -1;
   const before = changes ?? (goesBy ? saved?.changes : saved && withoutRules(saved.changes, Math.max(0, step) + 1));
   present({
     ...{ id: held?.id, config: of, history: upTo(step, saved?.history) },
+    adapter: (saved?.record ?? where).adapter,
     tries: saved?.tries ?? (warm ? tries.value.filter((one) => one.step === 0) : []),
   });
   beginChanges(before, (all) => started.writeChanges(all));
@@ -325,6 +328,7 @@ function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
     onStep: (metrics, newTries) => {
       batch(() => {
         history.value = [...history.value, metrics];
+        keepStepTime(of, metrics);
         if (newTries.length === 0) return;
         keepTries(newTries);
         showTries(newTries);

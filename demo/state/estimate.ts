@@ -1,15 +1,13 @@
 /** Estimates how long a run takes on this machine: recorded times, scaled by the measured speed of this adapter. The speed is stored. */
 
-import { computed, effect, signal } from '@preact/signals';
+import { computed, signal } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { plural } from '../../src/ui/format.ts';
 import { engineSizes } from '../../src/workers/engineSpec.ts';
 import { adapter } from './notices.ts';
-import { config, history } from './page.ts';
 import { recipeOf } from './recipes.ts';
 import { RECORDED, type Recorded } from './recordedRecipes.ts';
-import { active } from './stage.ts';
 
 const KEY = 'webgrpo-speed';
 const measured = signal<Readonly<Record<string, number>>>(readKept());
@@ -35,14 +33,10 @@ export function keepSpeed(factor: number): void {
 /** First step whose time counts. The step before it compiles kernels. */
 export const TIMED_FROM_STEP = 2;
 
-/** Measures the adapter's speed again after each step of any run. */
-export function watchSpeed(): void {
-  effect(() => {
-    const [of, last] = [config.value, history.value.at(-1)];
-    if (!active.value || !of || !last || last['training/global_step'] < TIMED_FROM_STEP) return;
-    const factor = factorOf(of, last);
-    if (factor !== undefined) keepSpeed(factor);
-  });
+/** Stores the adapter's speed, measured by a step that it has just trained. */
+export function keepStepTime(config: TrainConfig, metrics: Metrics): void {
+  const factor = metrics['training/global_step'] < TIMED_FROM_STEP ? undefined : factorOf(config, metrics);
+  if (factor !== undefined) keepSpeed(factor);
 }
 
 function readKept(): Record<string, number> {

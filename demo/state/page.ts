@@ -66,6 +66,9 @@ export function showPhase(now: Phase, step: number): void {
 /** Number of steps in the shown history. */
 export const stepsDone = computed(() => history.value.at(-1)?.['training/global_step'] ?? 0);
 
+/** Name of the GPU that trained the shown steps; undefined = unknown, as for a run that was imported. */
+export const trainedOn = signal<string | undefined>(undefined);
+
 /** Id of the saved run that is shown; undefined = no run is shown, or it is not saved. */
 export const shownRun = signal<string | undefined>(undefined);
 

@@ -6,10 +6,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { deflateRawSync } from 'node:zlib';
 import { stringify } from 'yaml';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { evenlySpaced } from '../../demo/storage/thinning.ts';
 import { differing } from '../../demo/training/differing.ts';
 import { changeWords, runName } from '../../demo/state/changeWords.ts';
+import { HeldRun } from '../../demo/storage/heldRun.ts';
+import { importRun } from '../../demo/storage/imports.ts';
+import { trainedOn } from '../../demo/state/page.ts';
+import { present } from '../../demo/state/present.ts';
 import { type SavedRun, SavedRuns } from '../../demo/storage/savedRuns.ts';
 import type { FileSystem } from '../../src/runs/fileSystem.ts';
 import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
@@ -96,6 +100,42 @@ test('a run that is deleted while it is renamed is gone, and a later name is dro
     runs.updateRecord('a', { name: 'Late' }),
   ]);
   expect([...contents]).toEqual([]);
+});
+
+test('a run has the name of the GPU that trained it, its forks too, and an imported run has none', async () => {
+  onTestFinished(() => void vi.unstubAllGlobals());
+  vi.stubGlobal('navigator', {}); // without Web Locks
+  vi.stubGlobal('cancelAnimationFrame', () => {});
+  const contents = new Map<string, Uint8Array>();
+  const bytes = (content: string | Uint8Array) =>
+    typeof content === 'string' ? new TextEncoder().encode(content) : content;
+  const runs = new SavedRuns(
+    stub<FileSystem>({
+      exists: (path: string) => Promise.resolve(contents.has(path)),
+      list: (folder: string) => {
+        const inside = [...contents.keys()].filter((path) => path.startsWith(`${folder}/`));
+        return Promise.resolve([...new Set(inside.map((path) => path.slice(folder.length + 1).split('/')[0]))]);
+      },
+      size: (path: string) => Promise.resolve(contents.get(path)?.length),
+      tidy: () => Promise.resolve(),
+      read: (path: string) => Promise.resolve(contents.get(path)!),
+      write: (path: string, content: string | Uint8Array) => Promise.resolve(void contents.set(path, bytes(content))),
+    }),
+  );
+  const config = parseTrainConfig(readFileSync('configs/gsm8k-tool.yaml', 'utf8'), { source: 'c' });
+  const { id } = await HeldRun.begin(runs, config, { hub: undefined, adapter: 'This GPU' });
+  await runs.files.write(`${runs.path(id)}/metrics.jsonl`, '');
+  const begun = await runs.read(id);
+  expect(begun.record.adapter).toBe('This GPU');
+  expect((await runs.fork(begun, 0)).record.adapter).toBe('This GPU');
+  const zip = new File([writeZip('run', await runs.contents(id)).slice()], 'run.zip');
+  const imported = await importRun(runs, [zip]);
+  expect(imported.record.adapter).toBeUndefined();
+
+  present({ id, config, adapter: begun.record.adapter });
+  expect(trainedOn.value).toBe('This GPU');
+  present({ id: imported.id, config, adapter: imported.record.adapter });
+  expect(trainedOn.value).toBeUndefined();
 });
 
 describe('a step done again', () => {

@@ -2,7 +2,17 @@
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { costOf, factorOf, inWords, recipeSeconds, recordedSeconds } from '../../demo/state/estimate.ts';
+import {
+  costOf,
+  factorOf,
+  inWords,
+  keepStepTime,
+  recipeSeconds,
+  recordedSeconds,
+  speed,
+} from '../../demo/state/estimate.ts';
+import { adapter } from '../../demo/state/notices.ts';
+import { history } from '../../demo/state/page.ts';
 import type { Limits } from '../../demo/engine/limits.ts';
 import { machineInWords } from '../../demo/state/machine.ts';
 import { RECORDED } from '../../demo/state/recordedRecipes.ts';
@@ -84,6 +94,20 @@ test('an adapter is measured by steps of the recorded sizes alone', () => {
   expect(factorOf(config, step)).toBeCloseTo(2, 6);
   expect(factorOf({ ...config, data: { ...config.data, trainBatchSize: 2 } }, step)).toBeUndefined();
   expect(factorOf({ ...config, data: { ...config.data, maxResponseLength: 3 } }, step)).toBeUndefined();
+});
+
+test('only a step that this GPU has trained is its measurement, from the second step on', () => {
+  const config = configOf('reverse-text');
+  adapter.value = { name: 'This GPU', isSoftware: false };
+  const step = (at: number, factor: number) => ({
+    'training/global_step': at,
+    'timing_s/step': factor * RECORDED['reverse-text'].seconds.step,
+  });
+  history.value = [step(9, 100)]; // of a run that was trained elsewhere
+  keepStepTime(config, step(1, 50));
+  expect(speed.value).toBeUndefined();
+  keepStepTime(config, step(2, 3));
+  expect(speed.value).toBeCloseTo(3, 6);
 });
 
 test.each([
