@@ -1,5 +1,6 @@
 /** Tests the page's sentences about a group of tries, and the numbers and positions of tokens in its inspector. */
 
+import type { VNode } from 'preact';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { bet } from '../../demo/state/bet.ts';
 import { shownStep } from '../../demo/state/page.ts';
@@ -9,6 +10,7 @@ import { replay } from '../../demo/state/runs.ts';
 import { comparison, comparisonOf, keepAnswers } from '../../demo/state/tries/comparison.ts';
 import { isHeld, looked, pickGroup, pickedGroup, shownTries } from '../../demo/state/tries/shown.ts';
 import { drawCard } from '../../demo/views/result/card.ts';
+import { Columns } from '../../demo/views/tries/columns.tsx';
 import { bestFirst, groupsOf, mostTelling, whatItTeaches } from '../../demo/views/tries/groups.ts';
 import {
   endOf,
@@ -52,6 +54,23 @@ test("a group's text says what it teaches, or why nothing", () => {
   );
   expect(sentenceOf(tryOf(0, 1, 1, 0), tryOf(0, 0, 0, 0))).toContain('all advantages are 0');
   expect(sentenceOf(tryOf(0, null, null, 0))).toContain('No try has a reward');
+});
+
+test('if only some tries of a group were logged, the text says so and counts these', () => {
+  const said = (...tries: LoggedRollout[]) => whatItTeaches(groupsOf(tries)[0], 16, false);
+  expect(said(tryOf(0, 1, 1, 1.5), tryOf(0, 0, 0, -0.5), tryOf(0, 0, 0, -0.5))).toBe(
+    '3 of 16 tries were logged. GRPO: 1 of 3 logged tries are correct. The update makes these more likely (advantage +1.50) and the others less likely (\u22120.50).',
+  );
+  expect(said(tryOf(0, 1, 1, 0))).toMatch(/^1 of 16 tries were logged\. The only logged try earned 1\.00\./);
+  expect(said(tryOf(0, null, null, 0))).toBe('1 of 16 tries were logged. No logged try has a reward.');
+});
+
+test('columns of more tries than are drawn: mean and scale are those of all, and a try without a reward has no column', () => {
+  const tries = [null, ...Array<number>(15).fill(1), 0, 0, 0].map((score) => tryOf(0, score, score, 0));
+  const figure = Columns({ group: { group: 0, tries } });
+  expect(figure.props['aria-label']).toBe(`Rewards none, ${'1.00, '.repeat(14)}1.00 and 3 more; mean 0.83`);
+  const [columns] = figure.props.children as [VNode<{ children: [VNode | false] }>[]];
+  expect(columns.map(({ props }) => props.children[0] !== false)).toEqual([false, ...Array<boolean>(15).fill(true)]);
 });
 
 test('tries without advantages: the text says what they wait for, and nothing that will not come', () => {
