@@ -296,8 +296,10 @@ export class Run {
     const onProgress = (done: number, total: number) => this.#onEvaluating(done, Math.min(FEW.problems, total), step);
     const evaluation = await Evaluation.begin({ config, engine, task }, { globalStep: step, onProgress, signal });
     await evaluation.next(FEW.problems);
-    const accs = evaluation.result().samples.map(({ reward }) => reward.acc);
-    const problems = accs.length / config.rollout.valKwargs.n;
+    const { samples } = evaluation.result();
+    const accs = samples.map(({ reward }) => reward.acc).filter((acc) => !Number.isNaN(acc));
+    if (accs.length === 0) return; // the task does not say which answers are right
+    const problems = samples.length / config.rollout.valKwargs.n;
     const value = accs.reduce((sum, acc) => sum + acc, 0) / accs.length;
     this.#tellEvaluated({ 'training/global_step': step, [`val-aux/${task.name}/acc/first@${problems}`]: value });
   }

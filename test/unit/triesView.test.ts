@@ -182,6 +182,16 @@ test('a comparison has one held-out problem: the first that one model solved and
   expect(comparisonOf([], after)).toBeUndefined();
 });
 
+test('tries that the task does not judge are neither right nor wrong', () => {
+  const both = sentenceOf(tryOf(0, 1, 1, 1), tryOf(0, 0, null, -1));
+  expect(both).toBe(
+    'Rewards range from 0.00 to 1.00: 1 more likely after the update (up to +1.00), 1 less likely (up to \u22121.00).',
+  );
+  const answers = [0, 1].map((group) => ({ ...tryOf(group, 1, group === 0 ? null : 1, null), problem: 'p' }));
+  expect(comparisonOf(answers, answers)?.number).toBe(2);
+  expect(comparisonOf(answers.slice(0, 1), answers)).toBeUndefined();
+});
+
 test('groups are in order, the one with the widest rewards is chosen, and a try without a reward is last', () => {
   const groups = groupsOf([tryOf(1, 1, 1, 1), tryOf(0, 0.5, 0, 0), tryOf(1, null, null, 0), tryOf(1, 0, 0, -1)]);
   expect(groups.map(({ group, tries }) => [group, tries.length])).toEqual([

@@ -2,7 +2,7 @@
 
 import { short, signed } from '../../../src/ui/format.ts';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
-import { isRight } from '../../state/tries/comparison.ts';
+import { isJudged, isRight } from '../../state/tries/comparison.ts';
 
 /** The tries at one problem. */
 export interface Group {
@@ -76,7 +76,7 @@ function compared({ tries }: Group, method: string, logged = ''): string {
     return `Rewards differ (${range(scores)}), but all advantages are 0: no gradient.`;
   const right = tries.filter(isRight);
   const wrong = tries.filter((one) => !isRight(one));
-  const sorted = [right, wrong].every((some) => some.length > 0);
+  const sorted = tries.every(isJudged) && [right, wrong].every((some) => some.length > 0);
   const split =
     right.every(({ advantage }) => (advantage ?? 0) > 0) && wrong.every(({ advantage }) => (advantage ?? 0) < 0);
   if (sorted && split) {
