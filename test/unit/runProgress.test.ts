@@ -184,6 +184,15 @@ test('the headline compares held-out problems, and the tries of the steps until 
     caption: 'Share solved, held-out problems, step 2 of 80',
     now: 'Tries of step 3: 0.75 solved',
   });
+  const few = { ...line(5), 'val-aux/gsm8k/acc/first@32': 0.75 };
+  expect(headlineOf([start, few])).toMatchObject({
+    numbers: [0.39, 0.75],
+    caption: 'Share solved, first 32 held-out problems, step 5; all of them before training',
+  });
+  expect(headlineOf([few])).toMatchObject({
+    numbers: [0.75],
+    caption: 'Share solved, first 32 held-out problems, step 5',
+  });
   expect(headlineOf([line(80, undefined, 0.98)]), 'a shared run').toMatchObject({ numbers: [0.98], now: '' });
 });
 
