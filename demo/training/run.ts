@@ -133,6 +133,11 @@ export class Run {
     return this.#gate ? 'pausing' : 'running';
   }
 
+  /** False if `watched` has no effect, because samples are in flight between steps. */
+  get canWatch(): boolean {
+    return canEvaluateBetween(this.#options.config);
+  }
+
   /** Loads and trains until the last step or `stop`. The session stays open, unless this function rejects. */
   async train(): Promise<{ step: number; stopped: boolean }> {
     try {
@@ -281,9 +286,9 @@ export class Run {
   }
 
   #isWatching(metrics: Metrics): boolean {
-    const { config, replays = false } = this.#options;
+    const { replays = false } = this.#options;
     if (!this.watched) this.#watchedFrom = undefined;
-    if (!this.watched || replays || this.asked !== 'running' || !canEvaluateBetween(config)) return false;
+    if (!this.watched || replays || this.asked !== 'running' || !this.canWatch) return false;
     const step = metrics['training/global_step'];
     this.#watchedFrom ??= step;
     return (step - this.#watchedFrom) % FEW.everySteps === 0 && !('timing_s/testing' in metrics);
