@@ -24,7 +24,6 @@ import { Cards } from './views/cards/cards.tsx';
 import { TaskChip } from './views/cards/taskChip.tsx';
 import { DrawerButtons, DrawerFoot, DrawerHead } from './views/drawer.tsx';
 import { Charts } from './views/charts/charts.ts';
-import { Download } from './views/download.tsx';
 import { Headline } from './views/headline.tsx';
 import { Adapter, Notices } from './views/notices.tsx';
 import { SettingsForm } from './views/settings/form.tsx';
@@ -94,7 +93,6 @@ function openPage(): void {
   show(<DrawerButtons />, 'drawer-buttons');
   show(<DrawerHead />, 'drawer-head');
   show(<DrawerFoot />, 'drawer-foot');
-  show(<Download />, 'download');
   show(<Status />, 'status');
   show(<About />, 'about');
   show(<Announcer />, 'announcer');
@@ -136,6 +134,7 @@ async function openRest(): Promise<void> {
 function showLowerViews(): void {
   watchRuns();
   for (const { id, load } of PANELS) void load().then((View) => show(<View />, id));
+  void import('./views/download.tsx').then(({ Download }) => show(<Download />, 'download'));
   void import('./views/ask/panel.tsx').then(({ AskPanel }) => show(<AskPanel />, 'ask'));
   void import('./views/steps/timeline.tsx').then(({ Timeline }) => show(<Timeline />, 'timeline'));
   void import('./views/rules/breakIt.tsx').then(({ BreakIt }) => show(<BreakIt />, 'break'));
