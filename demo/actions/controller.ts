@@ -7,6 +7,7 @@ import type { Metrics } from '../../src/grpo/metrics.ts';
 import { amended } from '../../src/runs/amended.ts';
 import { plural } from '../../src/ui/format.ts';
 import { dtypeNote, engineSizes } from '../../src/workers/engineSpec.ts';
+import type { Session } from '../engine/session.ts';
 import { adapterName, findAdapter, type FoundAdapter } from '../engine/adapter.ts';
 import { keepStepTime } from '../state/estimate.ts';
 import { foreignHosts, resultIn, unknownParameters } from '../state/address/address.ts';
@@ -16,6 +17,7 @@ import {
   download,
   dropSession,
   evaluation,
+  heldOut,
   history,
   scored,
   session,
@@ -288,6 +290,11 @@ async function offerAgain(at: Looking, id: string, error?: unknown): Promise<voi
 const upTo = (step: number, lines: readonly Metrics[] = []): Metrics[] =>
   lines.filter((line) => line['training/global_step'] <= step);
 
+async function countHeldOut({ task }: Session, { data }: TrainConfig): Promise<void> {
+  heldOut.value = undefined;
+  heldOut.value = (await task.heldOut(data.valMaxSamples)).length;
+}
+
 /** @param before message to show when a resumed run starts */
 function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
   /** Message about what happened before this engine was opened; undefined = no message. */
@@ -301,6 +308,7 @@ function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
       const from = run.value!.training.keptStep;
       showSession(opened, Math.max(0, from));
       download.value = undefined;
+      void countHeldOut(opened, of).catch(() => {}); // the evaluation reports the error
       adapter.value = { name: adapterName(info), isSoftware: info.isSoftware };
       const asked = engineSizes(of);
       const { lowered, tokenizer } = opened.engine;

@@ -33,6 +33,9 @@ export const scored = signal(0);
 /** Progress of the evaluation that is running. */
 export const evaluation = signal<EvaluationProgress | undefined>(undefined);
 
+/** Number of held-out problems of the session's task; undefined = not counted yet. */
+export const heldOut = signal<number | undefined>(undefined);
+
 /** Progress of the current download from another server. */
 export const download = signal<DownloadProgress | undefined>(undefined);
 

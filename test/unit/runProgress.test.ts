@@ -68,6 +68,7 @@ test('the time left follows from recent steps, including future evaluations', ()
 test('the time of the first evaluation is estimated from its answers', () => {
   const lines = [...steps(29, () => 2), line(30, 2, { 'timing_s/gen': 1 })];
   expect(secondsLeft(config, lines)).toBeCloseTo(10 * 2 + (16 * 2) / 16);
+  expect(secondsLeft(config, lines, 4), 'a task with four held-out problems').toBeCloseTo(10 * 2 + (4 * 2) / 16);
 });
 
 test('steps that grow are expected to grow, within bounds', () => {
