@@ -18,7 +18,6 @@ import { type AskedRoom, narrowConnections, takeRoom } from './state/address/roo
 import { along, marks, others, shownName, watchRuns } from './state/runs.ts';
 import { address } from './state/address/visit.ts';
 import { About } from './views/about.tsx';
-import { Announcer } from './views/announcer.tsx';
 import { Buttons } from './views/buttons.tsx';
 import { Cards } from './views/cards/cards.tsx';
 import { TaskChip } from './views/cards/taskChip.tsx';
@@ -95,7 +94,6 @@ function openPage(): void {
   show(<DrawerFoot />, 'drawer-foot');
   show(<Status />, 'status');
   show(<About />, 'about');
-  show(<Announcer />, 'announcer');
   show(<Tries />, 'rollouts');
   show(<Headline />, 'headline');
   PANELS.forEach(addPanel);
@@ -134,6 +132,7 @@ async function openRest(): Promise<void> {
 function showLowerViews(): void {
   watchRuns();
   for (const { id, load } of PANELS) void load().then((View) => show(<View />, id));
+  void import('./views/announcer.tsx').then(({ Announcer }) => show(<Announcer />, 'announcer'));
   void import('./views/download.tsx').then(({ Download }) => show(<Download />, 'download'));
   void import('./views/ask/panel.tsx').then(({ AskPanel }) => show(<AskPanel />, 'ask'));
   void import('./views/steps/timeline.tsx').then(({ Timeline }) => show(<Timeline />, 'timeline'));
