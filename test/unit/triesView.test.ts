@@ -70,7 +70,7 @@ test('if only some tries of a group were logged, the text says so and counts the
 
 test('columns of more tries than are drawn: mean and scale are those of all, and a try without a reward has no column', () => {
   const tries = [null, ...Array<number>(15).fill(1), 0, 0, 0].map((score) => tryOf(0, score, score, 0));
-  const figure = Columns({ group: { group: 0, tries } });
+  const figure: VNode<{ 'aria-label'?: string; children?: unknown }> = Columns({ group: { group: 0, tries } });
   expect(figure.props['aria-label']).toBe(`Rewards none, ${'1.00, '.repeat(14)}1.00 and 3 more; mean 0.83`);
   const [columns] = figure.props.children as [VNode<{ children: [VNode | false] }>[]];
   expect(columns.map(({ props }) => props.children[0] !== false)).toEqual([false, ...Array<boolean>(15).fill(true)]);
