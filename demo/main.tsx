@@ -17,15 +17,12 @@ import { form } from './state/settings/settings.ts';
 import { type AskedRoom, narrowConnections, takeRoom } from './state/address/room.ts';
 import { along, marks, others, shownName, watchRuns } from './state/runs.ts';
 import { address } from './state/address/visit.ts';
-import { watchSpeed } from './state/estimate.ts';
 import { About } from './views/about.tsx';
-import { Announcer } from './views/announcer.tsx';
 import { Buttons } from './views/buttons.tsx';
 import { Cards } from './views/cards/cards.tsx';
 import { TaskChip } from './views/cards/taskChip.tsx';
 import { DrawerButtons, DrawerFoot, DrawerHead } from './views/drawer.tsx';
 import { Charts } from './views/charts/charts.ts';
-import { Download } from './views/download.tsx';
 import { Headline } from './views/headline.tsx';
 import { Adapter, Notices } from './views/notices.tsx';
 import { SettingsForm } from './views/settings/form.tsx';
@@ -95,10 +92,8 @@ function openPage(): void {
   show(<DrawerButtons />, 'drawer-buttons');
   show(<DrawerHead />, 'drawer-head');
   show(<DrawerFoot />, 'drawer-foot');
-  show(<Download />, 'download');
   show(<Status />, 'status');
   show(<About />, 'about');
-  show(<Announcer />, 'announcer');
   show(<Tries />, 'rollouts');
   show(<Headline />, 'headline');
   PANELS.forEach(addPanel);
@@ -115,7 +110,6 @@ function openPage(): void {
         show(<Lesson />, 'lesson');
       },
     );
-  watchSpeed();
   followSettings();
   void openRest().catch(fail);
 }
@@ -138,6 +132,8 @@ async function openRest(): Promise<void> {
 function showLowerViews(): void {
   watchRuns();
   for (const { id, load } of PANELS) void load().then((View) => show(<View />, id));
+  void import('./views/announcer.tsx').then(({ Announcer }) => show(<Announcer />, 'announcer'));
+  void import('./views/download.tsx').then(({ Download }) => show(<Download />, 'download'));
   void import('./views/ask/panel.tsx').then(({ AskPanel }) => show(<AskPanel />, 'ask'));
   void import('./views/steps/timeline.tsx').then(({ Timeline }) => show(<Timeline />, 'timeline'));
   void import('./views/rules/breakIt.tsx').then(({ BreakIt }) => show(<BreakIt />, 'break'));

@@ -8,8 +8,8 @@ import { linkOf, writeAddress } from '../state/address/address.ts';
 import { settingsOf } from '../state/address/settingsOf.ts';
 import { hub } from '../state/address/visit.ts';
 import { measured } from '../state/measured.ts';
-import { adapter, complain } from '../state/notices.ts';
-import { config, history, stepsDone } from '../state/page.ts';
+import { complain } from '../state/notices.ts';
+import { config, history, stepsDone, trainedOn } from '../state/page.ts';
 import { DEFAULT_RECIPE, recipeOf } from '../state/recipes.ts';
 import { record } from '../state/rules.ts';
 import { shown } from '../state/runs.ts';
@@ -63,5 +63,4 @@ export async function currentLink(): Promise<string> {
   return linkOf(await settingsFor(of), run ? run.record.hub : hub, await encodeResult(result));
 }
 
-const nameOfAdapter = (): string =>
-  shared.value?.adapter ?? player.value?.recording.adapter ?? adapter.value?.name ?? '';
+const nameOfAdapter = (): string => player.value?.recording.adapter ?? trainedOn.value ?? '';

@@ -7,21 +7,25 @@ import type { Metrics } from '../../src/grpo/metrics.ts';
 import { amended } from '../../src/runs/amended.ts';
 import { plural } from '../../src/ui/format.ts';
 import { dtypeNote, engineSizes } from '../../src/workers/engineSpec.ts';
+import type { Session } from '../engine/session.ts';
 import { adapterName, findAdapter, type FoundAdapter } from '../engine/adapter.ts';
+import { keepStepTime } from '../state/estimate.ts';
 import { foreignHosts, resultIn, unknownParameters } from '../state/address/address.ts';
 import { address, hub } from '../state/address/visit.ts';
 import { adapter, complain, inform, message, notSaved } from '../state/notices.ts';
 import {
   download,
+  dropSession,
   evaluation,
+  heldOut,
   history,
-  phase,
   scored,
   session,
+  showPhase,
   shownRun,
+  showSession,
   stepsDone,
   tries,
-  weightsStep,
 } from '../state/page.ts';
 import { changeWords } from '../state/changeWords.ts';
 import { DEFAULT_RECIPE, fetchRecipe } from '../state/recipes.ts';
@@ -147,7 +151,7 @@ export async function showRun(saved: SavedRun): Promise<void> {
       : `${titleOf(saved)} stopped after step ${done} of ${of.trainer.totalTrainingSteps}.`;
   const here = enter<Looking>({ name: 'looking', at: 'saved', offer: { text: text(), choices: {} } });
   message.value = undefined;
-  present({ ...saved, config: of });
+  present({ ...saved, config: of, adapter: saved.record.adapter });
   // A page that is being reloaded may still hold the run.
   const release = await claimRun(saved, 500);
   release?.();
@@ -220,12 +224,14 @@ async function train(of: TrainConfig, from?: SavedRun, changes?: readonly RunCha
   if (of.task.module !== undefined) await letIn(of.task.module);
   const goesBy = !from || (await rulesLetIn(from, 'Resume without its rules'));
   const onProblem = (text: string | undefined) => void (notSaved.value = text);
-  const { held, saved, checkpoint, notes = [] } = await openRun(of, { ...(from && { from }), hub, onProblem });
+  const where = { hub, adapter: adapter.value?.name };
+  const { held, saved, checkpoint, notes = [] } = await openRun(of, { ...(from && { from }), ...where, onProblem });
   form.run = held?.id;
   const step = checkpoint?.state.step ?? -1;
   const before = changes ?? (goesBy ? saved?.changes : saved && withoutRules(saved.changes, Math.max(0, step) + 1));
   present({
     ...{ id: held?.id, config: of, history: upTo(step, saved?.history) },
+    adapter: (saved?.record ?? where).adapter,
     tries: saved?.tries ?? (warm ? tries.value.filter((one) => one.step === 0) : []),
   });
   beginChanges(before, (all) => started.writeChanges(all));
@@ -287,6 +293,11 @@ async function offerAgain(at: Looking, id: string, error?: unknown): Promise<voi
 const upTo = (step: number, lines: readonly Metrics[] = []): Metrics[] =>
   lines.filter((line) => line['training/global_step'] <= step);
 
+async function countHeldOut({ task }: Session, { data }: TrainConfig): Promise<void> {
+  heldOut.value = undefined;
+  heldOut.value = (await task.heldOut(data.valMaxSamples)).length;
+}
+
 /** @param before message to show when a resumed run starts */
 function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
   /** Message about what happened before this engine was opened; undefined = no message. */
@@ -297,12 +308,13 @@ function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
     },
     onLoaded: (opened) => {
       const info = opened.engine.description.adapter;
-      weightsStep.value = Math.max(0, run.value!.training.keptStep);
-      [download.value, session.value] = [undefined, opened];
+      const from = run.value!.training.keptStep;
+      showSession(opened, Math.max(0, from));
+      download.value = undefined;
+      void countHeldOut(opened, of).catch(() => {}); // the evaluation reports the error
       adapter.value = { name: adapterName(info), isSoftware: info.isSoftware };
       const asked = engineSizes(of);
       const { lowered, tokenizer } = opened.engine;
-      const from = run.value!.training.keptStep;
       const notes = [
         said !== undefined && `${said} Resumed from ${from < 0 ? 'the start' : `step ${from}`}`.trim(),
         dtypeNote(asked, info.features.includes('shader-f16') ? asked : {}),
@@ -312,18 +324,11 @@ function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
       if (notes.length > 0) inform(`${notes.join('. ')}.`);
       progress({ progress: run.value!.asked });
     },
-    onClosed: (closed) => {
-      if (session.value === closed) session.value = undefined;
-    },
+    onClosed: dropSession,
     onTrainer: beginRules,
     onChange: settingChanged,
     onReplace: rulesReplaced,
-    onPhase: (now, step) =>
-      batch(() => {
-        [phase.value, evaluation.value] = [now, undefined];
-        weightsStep.value = now === 'update' ? undefined : ['sync', 'validate'].includes(now) ? step : step - 1;
-        if (now === 'generate') scored.value = 0;
-      }),
+    onPhase: showPhase,
     onSample: (sample, step) => {
       scored.value++;
       showTry(sample, step);
@@ -334,6 +339,7 @@ function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
     onStep: (metrics, newTries) => {
       batch(() => {
         history.value = [...history.value, metrics];
+        keepStepTime(of, metrics);
         if (newTries.length === 0) return;
         keepTries(newTries);
         showTries(newTries);
@@ -357,8 +363,7 @@ effect(() => {
   const open = session.value;
   open?.failed.catch(() => {
     if (session.value !== open || run.value) return;
-    open.close();
-    session.value = undefined;
+    dropSession(open);
     if (state.value !== 'idle') inform('The GPU was lost. Press Start to open it again.');
   });
 });

@@ -1,6 +1,5 @@
 /** Trains logged steps again from a saved state and compares each with the log. A run repeats bit for bit. */
 
-import { batch } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
@@ -10,7 +9,7 @@ import { InputError } from '../../src/errors.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { Task } from '../../src/tasks/task.ts';
 import { message, notSaved } from '../state/notices.ts';
-import { config, phase, scored, session } from '../state/page.ts';
+import { config, dropSession, phase, scored, showPhase, showSession } from '../state/page.ts';
 import { replay } from '../state/runs.ts';
 import { hasCode } from '../storage/runChanges.ts';
 import { readRun, savedRuns } from '../storage/saved.ts';
@@ -72,19 +71,15 @@ async function trainAgain(saved: SavedRun, to: number, checkpoint: Checkpoint | 
     events: {
       onDownload: nothing,
       onLoaded: (opened) => {
-        session.value = opened;
+        showSession(opened, Math.max(0, again.training.keptStep));
         progress({ progress: again.asked });
       },
-      onClosed: nothing,
+      onClosed: dropSession,
       onTrainer: (now, { task: its }) => {
         [trainer, task] = [now, its];
         return repeated.begin(now, its);
       },
-      onPhase: (now) =>
-        batch(() => {
-          phase.value = now;
-          if (now === 'generate') scored.value = 0;
-        }),
+      onPhase: showPhase,
       onSample: () => void scored.value++,
       onEvaluating: nothing,
       onEvaluated: nothing,

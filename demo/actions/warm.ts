@@ -7,7 +7,7 @@ import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Session } from '../engine/session.ts';
 import type { WarmUp } from '../engine/warmUp.ts';
 import { keepTimed, problemsToTime } from '../state/estimate.ts';
-import { session, tries } from '../state/page.ts';
+import { showSession, tries } from '../state/page.ts';
 import { endTries, showTries, showTry } from '../state/tries/growing.ts';
 import { state } from '../state/stage.ts';
 
@@ -44,7 +44,7 @@ async function warm(ask: () => TrainConfig): Promise<void> {
   const timed = problemsToTime(config);
   const opened: WarmUp = new WarmUp(config, timed, {
     onOpened: (open) => {
-      if (warmUp === opened) session.value = open;
+      if (warmUp === opened) showSession(open);
     },
     onTry: (sample) => {
       if (warmUp === opened && areOfNoRun()) showTry(sample, 0);
@@ -62,7 +62,8 @@ async function warm(ask: () => TrainConfig): Promise<void> {
 function drop(): void {
   if (!warmUp) return;
   warmUp.close();
-  [warmUp, session.value] = [undefined, undefined];
+  warmUp = undefined;
+  showSession(undefined);
   if (areOfNoRun()) showTries([]);
 }
 
@@ -77,7 +78,6 @@ export function takeSession(config: TrainConfig): Promise<Session> | undefined {
     return taken.take();
   }
   drop();
-  session.value?.close();
-  session.value = undefined;
+  showSession(undefined);
   return undefined;
 }

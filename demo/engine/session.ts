@@ -77,8 +77,9 @@ export class Session {
     }
   }
 
-  /** Ends the workers, including their devices. */
+  /** Ends the workers, including their devices. Further calls do nothing. */
   close(): void {
+    if (this.isClosed) return;
     this.isClosed = true;
     this.task.close?.();
     for (const worker of this.#workers) worker.terminate();

@@ -1,15 +1,13 @@
 /** Estimates how long a run takes on this machine: recorded times, scaled by the measured speed of this adapter. The speed is stored. */
 
-import { computed, effect, signal } from '@preact/signals';
+import { computed, signal } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { plural } from '../../src/ui/format.ts';
 import { engineSizes } from '../../src/workers/engineSpec.ts';
 import { adapter } from './notices.ts';
-import { config, history } from './page.ts';
 import { recipeOf } from './recipes.ts';
 import { RECORDED, type Recorded } from './recordedRecipes.ts';
-import { active } from './stage.ts';
 
 const KEY = 'webgrpo-speed';
 const measured = signal<Readonly<Record<string, number>>>(readKept());
@@ -35,14 +33,10 @@ export function keepSpeed(factor: number): void {
 /** First step whose time counts. The step before it compiles kernels. */
 export const TIMED_FROM_STEP = 2;
 
-/** Measures the adapter's speed again after each step of any run. */
-export function watchSpeed(): void {
-  effect(() => {
-    const [of, last] = [config.value, history.value.at(-1)];
-    if (!active.value || !of || !last || last['training/global_step'] < TIMED_FROM_STEP) return;
-    const factor = factorOf(of, last);
-    if (factor !== undefined) keepSpeed(factor);
-  });
+/** Stores the adapter's speed, measured by a step that it has just trained. */
+export function keepStepTime(config: TrainConfig, metrics: Metrics): void {
+  const factor = metrics['training/global_step'] < TIMED_FROM_STEP ? undefined : factorOf(config, metrics);
+  if (factor !== undefined) keepSpeed(factor);
 }
 
 function readKept(): Record<string, number> {
@@ -58,10 +52,19 @@ function readKept(): Record<string, number> {
 export const recipeSeconds = ({ seconds, steps, evaluations }: Recorded): number =>
   seconds.warmStart + steps * seconds.step + evaluations * seconds.evaluation;
 
-/** Returns the seconds of a run on the recorded machine; undefined if no similar run was recorded. */
-export function recordedSeconds({ name, data, rollout, trainer }: TrainConfig): number | undefined {
+/** Returns the recorded run of the config's recipe; undefined if another model, task or length of answers makes its figures wrong. */
+function recordedOf({ name, data, model, task }: TrainConfig): Recorded | undefined {
   const recorded = RECORDED[name];
+  if (!recorded || task.module !== undefined || data.maxResponseLength !== recorded.tokens) return undefined;
+  const path = recorded.seconds.warmStart > 0 ? `configs/${name}-sft.yaml` : `checkpoints/${name}`;
+  return model.path === path ? recorded : undefined;
+}
+
+/** Returns the seconds of a run on the recorded machine; undefined if no similar run was recorded. */
+export function recordedSeconds(config: TrainConfig): number | undefined {
+  const recorded = recordedOf(config);
   if (!recorded) return undefined;
+  const { data, rollout, trainer } = config;
   const { seconds, tries, evaluated } = recorded;
   const { testFreq, totalTrainingSteps: steps, valBeforeTrain } = trainer;
   const between = testFreq > 0 ? Math.floor((steps - 1) / testFreq) : 0;
@@ -79,8 +82,8 @@ export function recordedSeconds({ name, data, rollout, trainer }: TrainConfig): 
 
 /** Returns the adapter's speed, measured by the newest step of a run; undefined if the run's sizes differ from the recorded run's. */
 export function factorOf(config: TrainConfig, { 'timing_s/step': took }: Metrics): number | undefined {
-  const recorded = RECORDED[config.name];
-  if (!recorded || took === undefined || !isAsRecorded(config, recorded)) return undefined;
+  const recorded = recordedOf(config);
+  if (!recorded || took === undefined || !fillsBatch(config, recorded)) return undefined;
   return (took * recorded.tries) / (recorded.seconds.step * config.data.trainBatchSize * config.rollout.n);
 }
 
@@ -89,8 +92,8 @@ export function factorOf(config: TrainConfig, { 'timing_s/step': took }: Metrics
  * differ from the recorded run's.
  */
 export function problemsToTime(config: TrainConfig): number | undefined {
-  const recorded = RECORDED[config.name];
-  if (speed.peek() !== undefined || !recorded || !isAsRecorded(config, recorded)) return undefined;
+  const recorded = recordedOf(config);
+  if (speed.peek() !== undefined || !recorded || !fillsBatch(config, recorded)) return undefined;
   return Math.min(config.data.trainBatchSize, Math.ceil(recorded.tries / 2 / config.rollout.n));
 }
 
@@ -101,10 +104,9 @@ export function keepTimed(config: TrainConfig, problems: number, seconds: number
   if (factor !== undefined) keepSpeed(factor);
 }
 
-/** True if the run's sizes equal those of the recorded run. Fewer tries do not fill a decode batch, and shorter answers take less time. */
-function isAsRecorded({ data, rollout }: TrainConfig, { tries, tokens }: Recorded): boolean {
-  return data.trainBatchSize * rollout.n >= tries / 2 && data.maxResponseLength === tokens;
-}
+/** True if a step has enough tries to measure the adapter. Fewer tries do not fill a decode batch. */
+const fillsBatch = ({ data, rollout }: TrainConfig, { tries }: Recorded): boolean =>
+  data.trainBatchSize * rollout.n >= tries / 2;
 
 /** Formats a time as "about 3 min". */
 export function inWords(seconds: number): string {
@@ -129,7 +131,7 @@ export const memoryInWords = (mib: number): string =>
  */
 export function costOf(config: TrainConfig, own: TrainConfig): string {
   const { data, rollout, trainer, name } = config;
-  const [seconds, recorded] = [recordedSeconds(config), RECORDED[name]];
+  const [seconds, recorded] = [recordedSeconds(config), recordedOf(config)];
   const isOwnSize = JSON.stringify(engineSizes(config)) === JSON.stringify(engineSizes(own));
   const cost = [
     seconds === undefined ? 'time known after a few steps' : timeInWords(seconds),

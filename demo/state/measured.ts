@@ -71,9 +71,10 @@ export function headlineOf(history: readonly Metrics[], total?: number): Headlin
   const few = history.findLast((line) => quickOf(line) !== undefined);
   if (few && few['training/global_step'] > (after?.step ?? -1)) {
     const { value, problems } = quickOf(few)!;
+    const start = before === undefined ? '' : '; all of them before training';
     return {
       numbers: [...(before === undefined ? [] : [before]), value],
-      caption: `Share solved, first ${problems} held-out problems, step ${few['training/global_step']}`,
+      caption: `Share solved, first ${problems} held-out problems, step ${few['training/global_step']}${start}`,
       now: newest ? `Tries of step ${newest.step}: ${newest.value.toFixed(2)} solved` : '',
     };
   }

@@ -1,6 +1,6 @@
 /** Results on the screen, as signals. The trainer writes them and views read them, so that only what changed is redrawn. */
 
-import { computed, signal } from '@preact/signals';
+import { batch, computed, signal } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { Phase } from '../../src/grpo/types.ts';
@@ -33,6 +33,9 @@ export const scored = signal(0);
 /** Progress of the evaluation that is running. */
 export const evaluation = signal<EvaluationProgress | undefined>(undefined);
 
+/** Number of held-out problems of the session's task; undefined = not counted yet. */
+export const heldOut = signal<number | undefined>(undefined);
+
 /** Progress of the current download from another server. */
 export const download = signal<DownloadProgress | undefined>(undefined);
 
@@ -42,8 +45,32 @@ export const session = signal<Session | undefined>(undefined);
 /** Step of the session's weights; undefined while an update changes them. */
 export const weightsStep = signal<number | undefined>(0);
 
+/** Makes another engine the session, or none, with the step of its weights. Closes the engine before. */
+export function showSession(opened: Session | undefined, step = 0): void {
+  const before = session.peek();
+  batch(() => ([session.value, weightsStep.value] = [opened, step]));
+  if (before !== opened) before?.close();
+}
+
+/** Drops an engine that was closed, unless another one is the session. */
+export function dropSession(closed: Session): void {
+  if (session.peek() === closed) showSession(undefined);
+}
+
+/** Shows the phase of a step, which decides the step of the session's weights. */
+export function showPhase(now: Phase, step: number): void {
+  batch(() => {
+    [phase.value, evaluation.value] = [now, undefined];
+    weightsStep.value = now === 'update' ? undefined : ['sync', 'validate'].includes(now) ? step : step - 1;
+    if (now === 'generate') scored.value = 0;
+  });
+}
+
 /** Number of steps in the shown history. */
 export const stepsDone = computed(() => history.value.at(-1)?.['training/global_step'] ?? 0);
+
+/** Name of the GPU that trained the shown steps; undefined = unknown, as for a run that was imported. */
+export const trainedOn = signal<string | undefined>(undefined);
 
 /** Id of the saved run that is shown; undefined = no run is shown, or it is not saved. */
 export const shownRun = signal<string | undefined>(undefined);

@@ -5,7 +5,7 @@ import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import type { RunChange } from '../storage/runChanges.ts';
-import { config, evaluation, history, phase, scored, shownRun } from './page.ts';
+import { config, evaluation, history, phase, scored, shownRun, trainedOn } from './page.ts';
 import { bet } from './bet.ts';
 import { showChanges } from './rules.ts';
 import { active } from './stage.ts';
@@ -19,6 +19,8 @@ interface Results {
   /** Id of the saved run; undefined = not saved. */
   id?: string | undefined;
   config?: TrainConfig | undefined;
+  /** Name of the GPU that trained the steps; undefined = unknown. */
+  adapter?: string | undefined;
   history?: readonly Metrics[] | undefined;
   /** Tries of the newest step. */
   tries?: readonly LoggedRollout[] | undefined;
@@ -26,9 +28,17 @@ interface Results {
 }
 
 /** Shows the results of a run, or none. Whatever belonged to the run before is dropped: its replay, held tries and changes. */
-export function present({ id, config: of, history: lines = [], tries = [], changes = [] }: Results = {}): void {
+export function present({
+  id,
+  config: of,
+  adapter,
+  history: lines = [],
+  tries = [],
+  changes = [],
+}: Results = {}): void {
   batch(() => {
     forgetTries();
+    trainedOn.value = adapter;
     [shownRun.value, replay.value, looked.value] = [id, undefined, undefined];
     if (!active.peek()) bet.value = undefined;
     showHistory(lines, of);

@@ -3,7 +3,7 @@
 import { computed } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
-import { config, history, phase, scored, stepsDone } from './page.ts';
+import { config, heldOut, history, phase, scored, stepsDone } from './page.ts';
 import { active } from './stage.ts';
 
 /** Returns the number of tries per step. */
@@ -19,7 +19,7 @@ export const shareDone = computed(() => {
 /** Remaining seconds; undefined if no run is active, or its speed is not known yet. */
 export const timeLeft = computed(() => {
   if (!active.value || !config.value) return undefined;
-  return secondsLeft(config.value, history.value);
+  return secondsLeft(config.value, history.value, heldOut.value);
 });
 
 /** Number of recent steps from which the mean and the trend are computed. */
@@ -28,8 +28,12 @@ const RECENT = 10;
 /** Limit of the extrapolated trend: the seconds of a step can grow or shrink by at most this factor. */
 const MOST_GROWTH = 1.5;
 
-/** Returns the remaining seconds; undefined before the first step. */
-export function secondsLeft(config: TrainConfig, lines: readonly Metrics[]): number | undefined {
+/** Returns the remaining seconds; undefined before the first step. @param heldOut number of problems of an evaluation, if it is known */
+export function secondsLeft(
+  config: TrainConfig,
+  lines: readonly Metrics[],
+  heldOut = config.data.valMaxSamples,
+): number | undefined {
   const { totalTrainingSteps: total, valBeforeTrain } = config.trainer;
   const recent = lines.filter((line) => 'timing_s/step' in line).slice(-RECENT);
   const done = lines.at(-1)?.['training/global_step'] ?? 0;
@@ -39,7 +43,7 @@ export function secondsLeft(config: TrainConfig, lines: readonly Metrics[]): num
     total - done,
   );
   const evaluations = evaluationsLeft(config.trainer, done) + (valBeforeTrain && !lines.some(isStart) ? 1 : 0);
-  return step * (total - done) + evaluations * evaluationSeconds(config, lines);
+  return step * (total - done) + evaluations * evaluationSeconds(config, lines, heldOut);
 }
 
 const isStart = (line: Metrics): boolean => line['training/global_step'] === 0;
@@ -64,12 +68,11 @@ function stepSeconds(recent: readonly number[], left: number): number {
  * Returns the estimated seconds of an evaluation: the duration of the last one, or an estimate from the number of its answers and the speed
  * of the last step.
  */
-function evaluationSeconds(config: TrainConfig, lines: readonly Metrics[]): number {
-  const { data, rollout } = config;
+function evaluationSeconds(config: TrainConfig, lines: readonly Metrics[], heldOut: number): number {
   const known = lines.findLast((line) => 'timing_s/testing' in line);
   if (known) return known['timing_s/testing'];
   const generating = lines.findLast((line) => 'timing_s/gen' in line)?.['timing_s/gen'] ?? 0;
-  return (generating * data.valMaxSamples * (rollout.valKwargs.n + 1)) / triesOfStep(config);
+  return (generating * heldOut * (config.rollout.valKwargs.n + 1)) / triesOfStep(config);
 }
 
 function evaluationsLeft({ testFreq, totalTrainingSteps: total }: TrainConfig['trainer'], done: number): number {

@@ -8,7 +8,7 @@ import { changedKeys, trainsOtherwise } from '../../src/extensions/yaml/index.ts
 import { loadTrainerCheckpoint, newestCheckpoint, writeCheckpoint } from '../../src/runs/checkpointFolder.ts';
 import type { FolderFiles } from '../../src/runs/fileSystem.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
-import { claim, type Release, type SavedRun, type SavedRuns } from './savedRuns.ts';
+import { claim, type Release, type RunRecord, type SavedRun, type SavedRuns } from './savedRuns.ts';
 import { NEWEST_BYTES, thinCheckpoints } from './thinning.ts';
 
 /** Milliseconds to wait for a run. A reloaded page can request it before the old page has released it. */
@@ -44,9 +44,13 @@ export class HeldRun {
     this.folder = RunFolder.open(runs.files, runs.path(id));
   }
 
-  /** Creates a new run. Throws InputError without enough space. @param hub server of its model; undefined = huggingface.co */
-  static async begin(runs: SavedRuns, config: TrainConfig, hub: string | undefined): Promise<HeldRun> {
-    const record = { started: Date.now(), hub, finished: false };
+  /** Creates a new run. Throws InputError without enough space. @param where server of its model, and name of the GPU */
+  static async begin(
+    runs: SavedRuns,
+    config: TrainConfig,
+    where: Pick<RunRecord, 'hub' | 'adapter'>,
+  ): Promise<HeldRun> {
+    const record = { ...where, started: Date.now(), finished: false };
     const { id, release } = await runs.name(config.name, record.started);
     try {
       await RunFolder.create(runs.files, runs.path(id), config);

@@ -3,7 +3,7 @@
 import { signal } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { HeldRun, ReopenedRun } from './heldRun.ts';
-import type { Release, SavedRun, SavedRuns } from './savedRuns.ts';
+import type { Release, RunRecord, SavedRun, SavedRuns } from './savedRuns.ts';
 
 let code: Promise<[typeof import('./savedRuns.ts'), typeof import('./heldRun.ts')]> | undefined;
 let runs: Promise<SavedRuns | undefined> | undefined;
@@ -44,7 +44,11 @@ type OpenedRun = Partial<ReopenedRun>;
  */
 export async function openRun(
   config: TrainConfig,
-  { from, hub, onProblem }: { from?: SavedRun; hub: string | undefined; onProblem: (text: string | undefined) => void },
+  {
+    from,
+    onProblem,
+    ...where
+  }: Pick<RunRecord, 'hub' | 'adapter'> & { from?: SavedRun; onProblem: (text: string | undefined) => void },
 ): Promise<OpenedRun> {
   // Request persistent storage, so that the browser keeps the files when space runs out. Browsers grant it after a click.
   void navigator.storage?.persist?.().catch(() => false);
@@ -61,7 +65,7 @@ export async function openRun(
   }
   if (!files) onProblem(NO_FILES);
   try {
-    if (files) return { held: listen(await HeldRun.begin(files, config, hub)) };
+    if (files) return { held: listen(await HeldRun.begin(files, config, where)) };
   } catch (error) {
     onProblem((error as Error).message);
   }

@@ -34,6 +34,8 @@ export interface RunRecord {
   started: number;
   /** Server from which the run's model was loaded; undefined = huggingface.co. */
   hub?: string | undefined;
+  /** Name of the GPU that trains the run; undefined if the run was imported. */
+  adapter?: string | undefined;
   /** True if the run has completed all its steps. */
   finished: boolean;
   /** Name given by the visitor. */
@@ -183,10 +185,10 @@ export class SavedRuns {
         files.set(`rollouts/${name}`, await this.files.read(parent.file('rollouts', name)));
     for (const [name, content] of await this.#folder(parent.checkpoint(step)))
       files.set(`checkpoints/step-${step}/${name}`, content);
-    const { hub, foreign, changedAfter } = from.record;
+    const { hub, adapter, foreign, changedAfter } = from.record;
     const record: RunRecord = {
       started,
-      hub,
+      ...{ hub, adapter },
       ...(foreign && { foreign }),
       ...(changedAfter !== undefined && { changedAfter: Math.min(changedAfter, step) }),
       finished: false,

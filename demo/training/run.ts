@@ -134,6 +134,11 @@ export class Run {
     return this.#gate ? 'pausing' : 'running';
   }
 
+  /** False if `watched` has no effect, because samples are in flight between steps. */
+  get canWatch(): boolean {
+    return canEvaluateBetween(this.#options.config);
+  }
+
   /** Loads and trains until the last step or `stop`. The session stays open, unless this function rejects. */
   async train(): Promise<{ step: number; stopped: boolean }> {
     try {
@@ -282,9 +287,9 @@ export class Run {
   }
 
   #isWatching(metrics: Metrics): boolean {
-    const { config, replays = false } = this.#options;
+    const { replays = false } = this.#options;
     if (!this.watched) this.#watchedFrom = undefined;
-    if (!this.watched || replays || this.asked !== 'running' || !canEvaluateBetween(config)) return false;
+    if (!this.watched || replays || this.asked !== 'running' || !this.canWatch) return false;
     const step = metrics['training/global_step'];
     this.#watchedFrom ??= step;
     return (step - this.#watchedFrom) % FEW.everySteps === 0 && !('timing_s/testing' in metrics);
@@ -297,8 +302,10 @@ export class Run {
     const onProgress = (done: number, total: number) => this.#onEvaluating(done, Math.min(FEW.problems, total), step);
     const evaluation = await Evaluation.begin({ config, engine, task }, { globalStep: step, onProgress, signal });
     await evaluation.next(FEW.problems);
-    const accs = evaluation.result().samples.map(({ reward }) => reward.acc);
-    const problems = accs.length / config.rollout.valKwargs.n;
+    const { samples } = evaluation.result();
+    const accs = samples.map(({ reward }) => reward.acc).filter((acc) => !Number.isNaN(acc));
+    if (accs.length === 0) return; // the task does not say which answers are right
+    const problems = samples.length / config.rollout.valKwargs.n;
     const value = accs.reduce((sum, acc) => sum + acc, 0) / accs.length;
     this.#tellEvaluated({ 'training/global_step': step, [`val-aux/${task.name}/acc/first@${problems}`]: value });
   }

@@ -12,8 +12,15 @@ const amount = v.pipe(number, v.minValue(0));
 const numberOrNull = v.nullish(number, null);
 const text = v.string();
 
-/** A line of metrics. null stands for a value that is not finite, which JSON does not have. */
-const metrics = v.objectWithRest({ 'training/global_step': step }, v.nullable(v.pipe(v.number(), v.finite())));
+/** Number of a line of metrics. A value that is not finite is written as null, because JSON lacks it, and read as NaN. */
+const value = v.union([
+  v.pipe(v.number(), v.finite()),
+  v.pipe(
+    v.null(),
+    v.transform(() => NaN),
+  ),
+]);
+const metrics = v.objectWithRest({ 'training/global_step': step }, value);
 
 /** A line of logged rollouts. Logs of earlier versions can lack fields that were added later. */
 const rollout = v.looseObject({
@@ -66,7 +73,7 @@ function linesOf<S extends v.GenericSchema>(content: string, schema: S, file: st
  * Returns all lines of metrics.jsonl that can be read.
  * @param file name of the file in warnings
  */
-export const readMetrics = (content: string, file: string): Metrics[] => linesOf(content, metrics, file) as Metrics[];
+export const readMetrics = (content: string, file: string): Metrics[] => linesOf(content, metrics, file);
 
 /** Returns all lines of a rollouts/step-N.jsonl that can be read. */
 export const readRollouts = (content: string, file: string): LoggedRollout[] =>

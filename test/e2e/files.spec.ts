@@ -87,6 +87,8 @@ test('a run is saved by the page, continued by the command line, and loaded into
     await page.getByRole('button', { name: `Resume ${name}` }).click();
     await expectState(page, 'done');
     await expectPoints(page, 'reward', isFull ? 2 : 3);
+    await expect(page.locator('.bar')).toBeVisible();
+    await expect(page.locator('.machine'), 'another machine trained it too').toHaveCount(0);
   });
 
   await test.step('what is no run is refused in words', async () => {

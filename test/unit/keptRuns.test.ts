@@ -7,13 +7,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { deflateRawSync } from 'node:zlib';
 import { stringify } from 'yaml';
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { evenlySpaced } from '../../demo/storage/thinning.ts';
 import { differing } from '../../demo/training/differing.ts';
 import { changesInWords, worded } from '../../demo/state/rules.ts';
 import { changeWords, runName } from '../../demo/state/changeWords.ts';
 import { diagnosisOf, reportPage } from '../../demo/storage/exports.ts';
 import { HeldRun } from '../../demo/storage/heldRun.ts';
+import { importRun } from '../../demo/storage/imports.ts';
+import { trainedOn } from '../../demo/state/page.ts';
+import { present } from '../../demo/state/present.ts';
 import { claim, expectSameSettings, type RunRecord, type SavedRun, SavedRuns } from '../../demo/storage/savedRuns.ts';
 import type { FileSystem } from '../../src/runs/fileSystem.ts';
 import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
@@ -88,7 +91,7 @@ describe('saved runs', () => {
 
   test('an eleventh run deletes the oldest, and reports it', async () => {
     const { runs, deleted } = await store(many(10));
-    await HeldRun.begin(runs, config, undefined);
+    await HeldRun.begin(runs, config, {});
     expect(deleted).toEqual(['1']);
     expect((await runs.all()).map(({ id }) => id)).not.toContain('1');
   });
@@ -97,7 +100,7 @@ describe('saved runs', () => {
     const { runs, deleted } = await store(many(10));
     await runs.fork(await runs.read('1'), 1);
     expect(deleted).toEqual([]);
-    await HeldRun.begin(runs, config, undefined).then((held) => held.end(false));
+    await HeldRun.begin(runs, config, {}).then((held) => held.end(false));
     expect(deleted).toEqual(['2']);
   });
 
@@ -257,6 +260,42 @@ test('a run that is deleted while it is renamed is gone, and a later name is dro
   await Promise.all([...changed, runs.updateRecord('a', { name: 'Late' })]);
   vi.unstubAllGlobals();
   expect([...contents]).toEqual([]);
+});
+
+test('a run has the name of the GPU that trained it, its forks too, and an imported run has none', async () => {
+  onTestFinished(() => void vi.unstubAllGlobals());
+  vi.stubGlobal('navigator', {}); // without Web Locks
+  vi.stubGlobal('cancelAnimationFrame', () => {});
+  const contents = new Map<string, Uint8Array>();
+  const bytes = (content: string | Uint8Array) =>
+    typeof content === 'string' ? new TextEncoder().encode(content) : content;
+  const runs = new SavedRuns(
+    stub<FileSystem>({
+      exists: (path: string) => Promise.resolve(contents.has(path)),
+      list: (folder: string) => {
+        const inside = [...contents.keys()].filter((path) => path.startsWith(`${folder}/`));
+        return Promise.resolve([...new Set(inside.map((path) => path.slice(folder.length + 1).split('/')[0]))]);
+      },
+      size: (path: string) => Promise.resolve(contents.get(path)?.length),
+      tidy: () => Promise.resolve(),
+      read: (path: string) => Promise.resolve(contents.get(path)!),
+      write: (path: string, content: string | Uint8Array) => Promise.resolve(void contents.set(path, bytes(content))),
+    }),
+  );
+  const config = parseTrainConfig(readFileSync('configs/gsm8k-tool.yaml', 'utf8'), { source: 'c' });
+  const { id } = await HeldRun.begin(runs, config, { hub: undefined, adapter: 'This GPU' });
+  await runs.files.write(`${runs.path(id)}/metrics.jsonl`, '');
+  const begun = await runs.read(id);
+  expect(begun.record.adapter).toBe('This GPU');
+  expect((await runs.fork(begun, 0)).record.adapter).toBe('This GPU');
+  const zip = new File([writeZip('run', await runs.contents(id)).slice()], 'run.zip');
+  const imported = await importRun(runs, [zip]);
+  expect(imported.record.adapter).toBeUndefined();
+
+  present({ id, config, adapter: begun.record.adapter });
+  expect(trainedOn.value).toBe('This GPU');
+  present({ id: imported.id, config, adapter: imported.record.adapter });
+  expect(trainedOn.value).toBeUndefined();
 });
 
 describe('a step done again', () => {

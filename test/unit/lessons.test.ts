@@ -406,6 +406,27 @@ test('the toy task of lesson 4 is the one that turnCredit.test.ts measures', () 
   expect(measured).toContain(`Measured: ${turns} samples against ${whole} until`);
 });
 
+test('figure 4.2 counts calls by the name of the tool, whatever its parameters are', () => {
+  const { callersInWords, callsOf } = tools;
+  const turn = (name: string, args: object) => ({
+    role: 'assistant' as const,
+    content: `So <tool_call>{"name": "${name}", "arguments": ${JSON.stringify(args)}}</tool_call>`,
+  });
+  const answer = { role: 'assistant' as const, content: '#### 9' };
+  const own = callsOf([turn('sum', { numbers: '4+5' }), { role: 'tool', content: '9' }, answer]);
+  const other = callsOf([turn('calculator', { expression: '4+5' }), { role: 'tool', content: '9' }, answer]);
+  expect(own).toEqual([{ tool: 'sum', expression: '4+5', result: '9' }]);
+  expect(callersInWords([own, other, other, []], 'sum')).toBe(
+    '1 of 4 tries called your tool. 2 called calculator instead.',
+  );
+  expect(callersInWords([own, own, []], 'sum')).toBe('2 of 3 tries called your tool.');
+  const { tries } = tools.RECORDED.tools;
+  const written = tries.flatMap(({ messages }) => JSON.stringify(messages).match(/<tool_call>/g) ?? []);
+  expect(tries.flatMap(({ messages, promptMessages }) => callsOf(messages.slice(promptMessages)))).toHaveLength(
+    written.length,
+  );
+});
+
 test('the program of lesson 4 has the tries of the exercise, and the rewards of the task', async () => {
   const table = vi.spyOn(console, 'table').mockImplementation(() => {});
   await import('../../demo/lessons/4-tools/twin.js');

@@ -2,7 +2,17 @@
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { factorOf, inWords, recipeSeconds, recordedSeconds } from '../../demo/state/estimate.ts';
+import {
+  costOf,
+  factorOf,
+  inWords,
+  keepStepTime,
+  recipeSeconds,
+  recordedSeconds,
+  speed,
+} from '../../demo/state/estimate.ts';
+import { adapter } from '../../demo/state/notices.ts';
+import { history } from '../../demo/state/page.ts';
 import type { Limits } from '../../demo/engine/limits.ts';
 import { machineInWords } from '../../demo/state/machine.ts';
 import { RECORDED } from '../../demo/state/recordedRecipes.ts';
@@ -60,7 +70,22 @@ test('the estimated time depends on the configured tries, steps and evaluations'
   expect(recordedSeconds(twice)! - recordedSeconds(config)!).toBeCloseTo(100 * seconds.step, 6);
   const often = { ...config, trainer: { ...config.trainer, testFreq: 10 } };
   expect(recordedSeconds(often)! - recordedSeconds(config)!).toBeCloseTo(9 * seconds.evaluation, 6);
-  expect(recordedSeconds({ ...config, name: 'mine' })).toBeUndefined();
+});
+
+test('without a recorded run of the same recipe, model, task and length of answers, the time is unknown', () => {
+  const config = configOf('gsm8k-tool');
+  const others: TrainConfig[] = [
+    { ...config, name: 'mine' },
+    { ...config, model: { ...config.model, path: 'HuggingFaceTB/SmolLM2-135M-Instruct' } },
+    { ...config, task: { ...config.task, module: './mine.js' } },
+    { ...config, data: { ...config.data, maxResponseLength: 320 } },
+  ];
+  for (const other of others) {
+    expect(recordedSeconds(other)).toBeUndefined();
+    expect(factorOf(other, { 'timing_s/step': 400 })).toBeUndefined();
+    expect(costOf(other, config)).toMatch(/ steps: time known after a few steps\.$/);
+  }
+  expect(costOf(config, config)).toMatch(/: about .*, 249 MB of GPU memory\.$/);
 });
 
 test('an adapter is measured by steps of the recorded sizes alone', () => {
@@ -69,6 +94,20 @@ test('an adapter is measured by steps of the recorded sizes alone', () => {
   expect(factorOf(config, step)).toBeCloseTo(2, 6);
   expect(factorOf({ ...config, data: { ...config.data, trainBatchSize: 2 } }, step)).toBeUndefined();
   expect(factorOf({ ...config, data: { ...config.data, maxResponseLength: 3 } }, step)).toBeUndefined();
+});
+
+test('only a step that this GPU has trained is its measurement, from the second step on', () => {
+  const config = configOf('reverse-text');
+  adapter.value = { name: 'This GPU', isSoftware: false };
+  const step = (at: number, factor: number) => ({
+    'training/global_step': at,
+    'timing_s/step': factor * RECORDED['reverse-text'].seconds.step,
+  });
+  history.value = [step(9, 100)]; // of a run that was trained elsewhere
+  keepStepTime(config, step(1, 50));
+  expect(speed.value).toBeUndefined();
+  keepStepTime(config, step(2, 3));
+  expect(speed.value).toBeCloseTo(3, 6);
 });
 
 test.each([

@@ -7,6 +7,7 @@ import { stringify } from 'yaml';
 import { beforeEach, expect, test, vi } from 'vitest';
 import { profile } from '../../src/cli/commands/profile.ts';
 import { report } from '../../src/cli/commands/report.ts';
+import { explainLoss } from '../../src/report/explainLoss.ts';
 import { writeCheckpoint } from '../../src/runs/checkpointFolder.ts';
 import { KeptCheckpoints } from '../../src/runs/keptCheckpoints.ts';
 import { configChanges } from '../../src/extensions/yaml/configChanges.ts';
@@ -264,6 +265,16 @@ const PROFILE = [
   },
 ];
 const CONFIG_YAML = 'data: {maxResponseLength: 8}\nrollout: {maxNumSeqs: 4, multiTurn: {toolTimeoutS: 1}}\n';
+
+test('metrics that are not finite are read as NaN, and written as null again', async () => {
+  await folder.appendMetrics({ ...line(1, 0.5), 'actor/pg_loss': NaN, 'critic/advantages/abs_mean': Infinity });
+  const [read] = await folder.metrics();
+  expect(read).toEqual({ ...line(1, 0.5), 'actor/pg_loss': NaN, 'critic/advantages/abs_mean': NaN });
+  expect(explainLoss(read)).toBeUndefined();
+  const text = readFileSync(folder.file('metrics.jsonl'), 'utf8');
+  await folder.writeMetrics([read]);
+  expect(readFileSync(folder.file('metrics.jsonl'), 'utf8')).toBe(text);
+});
 
 /** Lines that are invalid in every log of a run. */
 const DAMAGED = [

@@ -10,6 +10,7 @@ import { Session } from '../../demo/engine/session.ts';
 import { diskFiles } from '../../src/cli/diskFiles.ts';
 import { DeviceLostError } from '../../src/errors.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { initWeights } from '../../src/model/params.ts';
 import type { FileSystem } from '../../src/runs/fileSystem.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
@@ -72,6 +73,12 @@ async function told(lostAt: number, held?: HeldRun): Promise<string[]> {
   await run.end(true);
   return said;
 }
+
+test('a run whose samples stay in flight between steps says that it evaluates nothing between them', () => {
+  const canWatch = (of: TrainConfig) => new Run({ config: of, hub: undefined, events: stub<RunEvents>({}) }).canWatch;
+  expect(canWatch(config)).toBe(true);
+  expect(canWatch({ ...config, trainer: { ...config.trainer, pipeline: 'one-step-off' } })).toBe(false);
+});
 
 test('if the GPU is lost before step 1 is saved, step 1 was not reported as done', async () => {
   expect(await told(1)).toEqual(['lost, from -1', 'step 1', 'step 2']);

@@ -4,6 +4,8 @@ import { expect, test } from 'vitest';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { amended } from '../../src/runs/amended.ts';
 import { headlineOf, smoothed } from '../../demo/state/measured.ts';
+import { dropSession, session, showPhase, showSession, weightsStep } from '../../demo/state/page.ts';
+import type { Session } from '../../demo/engine/session.ts';
 import { secondsLeft } from '../../demo/state/progress.ts';
 import { RunHealth } from '../../src/grpo/health.ts';
 import { explainLoss } from '../../src/report/explainLoss.ts';
@@ -28,6 +30,26 @@ const line = (step: number, seconds: number, more: Record<string, number> = {}):
 const steps = (count: number, seconds: (step: number) => number) =>
   Array.from({ length: count }, (_, i) => line(i + 1, seconds(i + 1)));
 
+test('a session and the step of its weights change together, and the session before is closed', () => {
+  const closed: string[] = [];
+  const opened = (name: string) => stub<Session>({ close: () => void closed.push(name) });
+  const [trained, untrained] = [opened('trained'), opened('untrained')];
+  showSession(trained, 80);
+  expect([session.value, weightsStep.value, closed]).toEqual([trained, 80, []]);
+  showPhase('update', 81);
+  expect(weightsStep.value).toBeUndefined();
+  showPhase('sync', 81);
+  expect(weightsStep.value).toBe(81);
+  showPhase('generate', 82);
+  expect(weightsStep.value).toBe(81);
+  showSession(untrained);
+  expect([session.value, weightsStep.value, closed]).toEqual([untrained, 0, ['trained']]);
+  dropSession(trained); // closed before; another session is shown
+  expect(session.value).toBe(untrained);
+  dropSession(untrained);
+  expect([session.value, closed]).toEqual([undefined, ['trained', 'untrained']]);
+});
+
 test('the time left follows from recent steps, including future evaluations', () => {
   expect(secondsLeft(config, [])).toBeUndefined();
   // A first step of 500 s, which compiles kernels, no longer counts after ten more steps.
@@ -46,6 +68,7 @@ test('the time left follows from recent steps, including future evaluations', ()
 test('the time of the first evaluation is estimated from its answers', () => {
   const lines = [...steps(29, () => 2), line(30, 2, { 'timing_s/gen': 1 })];
   expect(secondsLeft(config, lines)).toBeCloseTo(10 * 2 + (16 * 2) / 16);
+  expect(secondsLeft(config, lines, 4), 'a task with four held-out problems').toBeCloseTo(10 * 2 + (4 * 2) / 16);
 });
 
 test('steps that grow are expected to grow, within bounds', () => {
@@ -161,6 +184,15 @@ test('the headline compares held-out problems, and the tries of the steps until 
     numbers: [0.39, 0.88],
     caption: 'Share solved, held-out problems, step 2 of 80',
     now: 'Tries of step 3: 0.75 solved',
+  });
+  const few = { ...line(5), 'val-aux/gsm8k/acc/first@32': 0.75 };
+  expect(headlineOf([start, few])).toMatchObject({
+    numbers: [0.39, 0.75],
+    caption: 'Share solved, first 32 held-out problems, step 5; all of them before training',
+  });
+  expect(headlineOf([few])).toMatchObject({
+    numbers: [0.75],
+    caption: 'Share solved, first 32 held-out problems, step 5',
   });
   expect(headlineOf([line(80, undefined, 0.98)]), 'a shared run').toMatchObject({ numbers: [0.98], now: '' });
 });

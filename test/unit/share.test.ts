@@ -42,16 +42,16 @@ test('a run of 80 steps takes less than 1500 letters and survives a round trip',
   });
 });
 
-test('two answers survive a round trip, truncated and without control characters', async () => {
+test('two answers survive a round trip, long ones without their middle, and without control characters', async () => {
   const answer = (step: number, text: string) => ({ step, right: step > 0, text });
-  const long = `\u{1f600}${'9'.repeat(700)}`;
+  const long = `\u{1f600}${'9'.repeat(700)} #### 45`;
   const given = { number: 7, problem: 'Ben had 53 toys.\u202e', before: answer(0, long), after: answer(80, '45') };
   const { comparison, changes } = await decodeResult(await encodeResult({ ...run(3), comparison: given }));
   expect(changes).toEqual([]);
   expect(comparison).toEqual({
     ...given,
     problem: 'Ben had 53 toys.',
-    before: answer(0, `\u{1f600}${'9'.repeat(299)}`),
+    before: answer(0, `\u{1f600}${'9'.repeat(198)}\u2026${'9'.repeat(92)} #### 45`),
   });
   const change = { step: 2, rule: 'reward' as const, name: 'mine', code: '1' };
   const both = await decodeResult(await encodeResult({ ...run(3), comparison: given, changes: [change] }));

@@ -1,5 +1,6 @@
 /** Tests the page's sentences about a group of tries, and the numbers and positions of tokens in its inspector. */
 
+import type { VNode } from 'preact';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { bet } from '../../demo/state/bet.ts';
 import { shownStep } from '../../demo/state/page.ts';
@@ -9,10 +10,12 @@ import { replay } from '../../demo/state/runs.ts';
 import { comparison, comparisonOf, keepAnswers } from '../../demo/state/tries/comparison.ts';
 import { isHeld, looked, pickGroup, pickedGroup, shownTries } from '../../demo/state/tries/shown.ts';
 import { drawCard } from '../../demo/views/result/card.ts';
+import { Columns } from '../../demo/views/tries/columns.tsx';
 import { bestFirst, groupsOf, mostTelling, whatItTeaches } from '../../demo/views/tries/groups.ts';
 import {
   endOf,
   places,
+  temperatureAt,
   type TokenView,
   tokenViews,
   updateOfGroup,
@@ -20,6 +23,8 @@ import {
 } from '../../demo/views/inspector/measures.ts';
 import type { TryTokens } from '../../demo/training/tokens.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
+import type { TrainConfig } from '../../src/grpo/config/types.ts';
+import type { RunChange } from '../../demo/storage/runChanges.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { stub } from '../stub.ts';
 
@@ -52,6 +57,23 @@ test("a group's text says what it teaches, or why nothing", () => {
   );
   expect(sentenceOf(tryOf(0, 1, 1, 0), tryOf(0, 0, 0, 0))).toContain('all advantages are 0');
   expect(sentenceOf(tryOf(0, null, null, 0))).toContain('No try has a reward');
+});
+
+test('if only some tries of a group were logged, the text says so and counts these', () => {
+  const said = (...tries: LoggedRollout[]) => whatItTeaches(groupsOf(tries)[0], 16, false);
+  expect(said(tryOf(0, 1, 1, 1.5), tryOf(0, 0, 0, -0.5), tryOf(0, 0, 0, -0.5))).toBe(
+    '3 of 16 tries were logged. GRPO: 1 of 3 logged tries are correct. The update makes these more likely (advantage +1.50) and the others less likely (\u22120.50).',
+  );
+  expect(said(tryOf(0, 1, 1, 0))).toMatch(/^1 of 16 tries were logged\. The only logged try earned 1\.00\./);
+  expect(said(tryOf(0, null, null, 0))).toBe('1 of 16 tries were logged. No logged try has a reward.');
+});
+
+test('columns of more tries than are drawn: mean and scale are those of all, and a try without a reward has no column', () => {
+  const tries = [null, ...Array<number>(15).fill(1), 0, 0, 0].map((score) => tryOf(0, score, score, 0));
+  const figure: VNode<{ 'aria-label'?: string; children?: unknown }> = Columns({ group: { group: 0, tries } });
+  expect(figure.props['aria-label']).toBe(`Rewards none, ${'1.00, '.repeat(14)}1.00 and 3 more; mean 0.83`);
+  const [columns] = figure.props.children as [VNode<{ children: [VNode | false] }>[]];
+  expect(columns.map(({ props }) => props.children[0] !== false)).toEqual([false, ...Array<boolean>(15).fill(true)]);
 });
 
 test('tries without advantages: the text says what they wait for, and nothing that will not come', () => {
@@ -161,6 +183,26 @@ test('a comparison has one held-out problem: the first that one model solved and
   expect(comparisonOf(before, [said(9, 0, 0)])?.number, 'no verdict differs').toBe(1);
   expect(comparisonOf(before, [{ ...said(9, 0, 1), problem: 'another' }])).toBeUndefined();
   expect(comparisonOf([], after)).toBeUndefined();
+});
+
+test('tries that the task does not judge are neither right nor wrong', () => {
+  const both = sentenceOf(tryOf(0, 1, 1, 1), tryOf(0, 0, null, -1));
+  expect(both).toBe(
+    'Rewards range from 0.00 to 1.00: 1 more likely after the update (up to +1.00), 1 less likely (up to \u22121.00).',
+  );
+  const answers = [0, 1].map((group) => ({ ...tryOf(group, 1, group === 0 ? null : 1, null), problem: 'p' }));
+  expect(comparisonOf(answers, answers)?.number).toBe(2);
+  expect(comparisonOf(answers.slice(0, 1), answers)).toBeUndefined();
+});
+
+test("a step's temperature is the config's until it was changed during the run", () => {
+  const config = stub<TrainConfig>({ rollout: { temperature: 1 } });
+  const changes: RunChange[] = [
+    { step: 3, key: 'rollout.temperature', from: 1, to: 0.7 },
+    { step: 4, key: 'actor.optim.lr', from: 3e-4, to: 1e-4 },
+    { step: 9, key: 'rollout.temperature', from: 0.7, to: 0.5 },
+  ];
+  expect([2, 3, 8, 9].map((step) => temperatureAt(config, changes, step))).toEqual([1, 0.7, 0.7, 0.5]);
 });
 
 test('groups are in order, the one with the widest rewards is chosen, and a try without a reward is last', () => {

@@ -91,7 +91,7 @@ export function GroupFigure() {
   const teaches =
     scored.length === 0
       ? 'Every try is left out. Put one back.'
-      : whatItTeaches({ group: problem, tries: scored }, scored.length, false);
+      : whatItTeaches({ group: problem, tries: scored }, scored.length, false, METHODS[method].name);
   const guess = guessedPush(problem, method);
   const most = Math.max(LEAST_AXIS, guess ?? 0, ...scored.map(({ advantage }) => Math.abs(advantage)));
   const set = (i: number, to: Given) => move({ rewards: given.map((one, k) => written(k === i ? to : one)).join(',') });

@@ -78,8 +78,8 @@ export async function trainOn(code: string, steps: number, events: LiveEvents): 
 export const OWN_TRIES = 8;
 
 interface AskEvents {
-  /** Called at the end of each try, with its messages after the problem. */
-  onTry: (messages: readonly Message[]) => void;
+  /** Called at the end of each try, with its messages after the problem, and the name of the reader's tool. */
+  onTry: (messages: readonly Message[], tool: string) => void;
   signal: AbortSignal;
 }
 
@@ -97,7 +97,7 @@ export async function answerWith(code: string, text: string, { onTry, signal }: 
       const asked = { config, rollout, tokenizer, problem, signal, task: { ...task, tools: withTool(task, tool) } };
       const one = async (_: unknown, i: number) => {
         const { messages } = await answer({ ...asked, key: [config.seed, i] });
-        if (!signal.aborted) onTry(messages);
+        if (!signal.aborted) onTry(messages, tool.name);
       };
       try {
         await Promise.all(Array.from({ length: OWN_TRIES }, one));

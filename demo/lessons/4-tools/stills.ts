@@ -4,7 +4,9 @@
 
 import { computeAdvantages } from '../../../src/grpo/advantages/index.ts';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
+import type { Message } from '../../../src/tasks/task.ts';
 import { short, signed } from '../../../src/ui/format.ts';
+import { CALL, readCall } from '../../state/tries/calls.ts';
 import { tokenGradients } from '../2-losses/losses.ts';
 import { advantagesOf, MAX_LENGTH, percent, RECORDED as UPDATED } from '../2-losses/stills.ts';
 import type { TokenGroup } from '../2-losses/updates.ts';
@@ -38,6 +40,34 @@ interface Recorded {
 }
 
 export const RECORDED = data as unknown as Recorded;
+
+export interface Call {
+  /** Name of the tool that was called. */
+  tool: string;
+  /** Values of the arguments. */
+  expression: string;
+  result: string;
+}
+
+/** Returns the first tool call of each turn of a try, with its result. */
+export function callsOf(messages: readonly Message[]): Call[] {
+  return messages.flatMap(({ role, content }, m) => {
+    const [read] = role === 'assistant' ? (content.match(CALL) ?? []).flatMap((text) => readCall(text) ?? []) : [];
+    if (!read) return [];
+    const expression = read.shown.slice(read.name.length + 1, -1);
+    return [{ tool: read.name, expression, result: messages[m + 1]?.content ?? '' }];
+  });
+}
+
+/** Returns how many tries called the tool `own`, and how many called others. */
+export function callersInWords(tries: readonly (readonly Call[])[], own: string): string {
+  const callers = (is: (call: Call) => boolean) => tries.filter((calls) => calls.some(is)).length;
+  const others = [...new Set(tries.flat().map(({ tool }) => tool))].filter((tool) => tool !== own);
+  return [
+    `${callers(({ tool }) => tool === own)} of ${tries.length} tries called your tool.`,
+    ...others.map((other) => `${callers(({ tool }) => tool === other)} called ${other} instead.`),
+  ].join(' ');
+}
 export { UPDATED };
 
 /** Choices of figure 4.1: the authors whose tokens are trained. */

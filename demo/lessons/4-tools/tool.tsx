@@ -8,21 +8,7 @@ import { move, movedTo } from '../kit/address.ts';
 import type { Checked } from '../kit/checks.ts';
 import { CodeField } from '../kit/exercise.tsx';
 import { Figure, LiveButton, useOwnId } from '../kit/figure.tsx';
-import { RECORDED } from './stills.ts';
-
-interface Call {
-  expression: string;
-  result: string;
-}
-
-/** Returns the tool calls in the messages of a try, with their results. */
-export function callsOf(messages: readonly Message[]): Call[] {
-  return messages.flatMap(({ role, content }, m) => {
-    if (role !== 'assistant') return [];
-    const written = /"expression":"([^"]*)"/.exec(content);
-    return written ? [{ expression: written[1], result: messages[m + 1]?.content ?? '' }] : [];
-  });
-}
+import { type Call, callersInWords, callsOf, RECORDED } from './stills.ts';
 
 const TOOL = `// The model reads the description, and then what run returns.
 export const name = 'calculator';
@@ -161,24 +147,26 @@ function answerIn(messages: readonly Message[]): string {
 function OwnProblem({ code }: { code: { peek(): string } }) {
   const id = useOwnId();
   const problem = useSignal(questionOf(tries[0]));
-  const drawn = useSignal<readonly (readonly Message[])[]>([]);
+  const drawn = useSignal<readonly { messages: readonly Message[]; calls: readonly Call[]; own: string }[]>([]);
   const ask = async (signal: AbortSignal, say: (text: string) => void): Promise<string> => {
     const text = problem.peek().trim();
     if (text === '') throw new Error('The problem is empty. Write one.');
     const { answerWith, OWN_TRIES } = await import('./live.ts');
     drawn.value = [];
-    const onTry = (messages: readonly Message[]) => {
-      drawn.value = [...drawn.peek(), messages];
+    const onTry = (messages: readonly Message[], own: string) => {
+      drawn.value = [...drawn.peek(), { messages, calls: callsOf(messages), own }];
       say(`${drawn.peek().length} of ${OWN_TRIES} tries.`);
     };
     await answerWith(code.peek(), text, { onTry, signal });
-    const calling = drawn.peek().filter((messages) => callsOf(messages).length > 0).length;
-    return `${calling} of ${drawn.peek().length} tries called your tool.`;
+    const tried = drawn.peek().map(({ calls }) => calls);
+    return callersInWords(tried, drawn.peek().at(0)?.own ?? '');
   };
-  const rows = drawn.value.map((messages, i) => ({
-    name: `Try ${i + 1}, ${answerIn(messages)}${callsOf(messages).length === 0 ? ', no call' : ''}`,
-    calls: callsOf(messages).map(({ expression, result }) => ({
-      ...{ expression, calculator: calculate(expression), yours: result },
+  const rows = drawn.value.map(({ messages, calls, own }, i) => ({
+    name: `Try ${i + 1}, ${answerIn(messages)}${calls.length === 0 ? ', no call' : ''}`,
+    calls: calls.map(({ tool, expression, result }) => ({
+      expression: tool === own ? expression : `${tool}(${expression})`,
+      calculator: calculate(expression),
+      yours: tool === own ? result : undefined,
     })),
   }));
   return (

@@ -27,7 +27,7 @@ export interface SharedResult {
   trainedTokens: number;
   /** Settings and rules that were changed during the run. A rule's code is '' if the changes were too long for a link. */
   changes: readonly RunChange[];
-  /** Two answers to one problem, truncated; undefined if not included. */
+  /** Two answers to one problem; long texts lack their middle. Undefined if not included. */
   comparison?: Comparison | undefined;
 }
 
@@ -59,8 +59,10 @@ const MAX_LINES = 400;
 const MAX_STEP = 10_000_000;
 const MAX_NAME = 80;
 const MAX_CHANGES = 30_000;
-/** Maximum number of characters of a problem or an answer. */
+/** Maximum number of UTF-16 units of a problem or an answer. */
 const MAX_ANSWER = 600;
+/** Number of characters that a longer text keeps of its end, where the final answer is. */
+const END = 100;
 const MAX_COUNT = 2 ** 48;
 const MAX_VALUE = 1e9;
 
@@ -146,7 +148,11 @@ function changesIn(text: string): RunChange[] {
 }
 
 function writeComparison(out: Writer, { number, problem, before, after }: Comparison): void {
-  const text = (whole: string) => out.text([...whole.replace(NOT_PRINTED, '')].slice(0, MAX_ANSWER / 2).join(''));
+  const text = (whole: string) => {
+    const [all, most] = [[...whole.replace(NOT_PRINTED, '')], MAX_ANSWER / 2];
+    if (all.length > most) all.splice(most - END - 1, all.length - most + 1, '\u2026');
+    out.text(all.join(''));
+  };
   out.integer(number);
   text(problem);
   for (const answer of [before, after]) {

@@ -42,10 +42,16 @@ export function forgetAnswers(): void {
 /** True if the try counts as right. */
 export const isRight = ({ acc }: LoggedRollout): boolean => acc !== null && acc >= 1;
 
-/** Returns the first problem that one model solved and the other did not, otherwise the first problem. */
+/** True if the task's reward says whether the try is right. */
+export const isJudged = ({ acc }: LoggedRollout): boolean => acc !== null;
+
+/**
+ * Returns the first problem that one model solved and the other did not, otherwise the first problem. Answers that are not judged are
+ * skipped.
+ */
 export function comparisonOf(before: Answers, after: Answers): Comparison | undefined {
-  const pairs = firstOfEach(before).flatMap((one) => {
-    const other = after.find(({ group }) => group === one.group);
+  const pairs = firstOfEach(before.filter(isJudged)).flatMap((one) => {
+    const other = after.find((answer) => answer.group === one.group && isJudged(answer));
     return other?.problem === one.problem ? [{ one, other }] : [];
   });
   const pair = pairs.find(({ one, other }) => isRight(one) !== isRight(other)) ?? pairs.at(0);

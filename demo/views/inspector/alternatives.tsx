@@ -3,9 +3,10 @@
 import { type ReadonlySignal, useSignal, useSignalEffect } from '@preact/signals';
 import { short } from '../../../src/ui/format.ts';
 import type { Generation } from '../../../src/rollout/types.ts';
-import { config, session, weightsStep } from '../../state/page.ts';
+import { config, session, stepsDone, weightsStep } from '../../state/page.ts';
+import { record } from '../../state/rules.ts';
 import type { TryTokens } from '../../training/tokens.ts';
-import type { TokenView } from './measures.ts';
+import { temperatureAt, type TokenView } from './measures.ts';
 
 /** Milliseconds before a request, so that tokens that the pointer only passes cause no request. */
 const WAIT_MS = 200;
@@ -98,7 +99,8 @@ async function choicesAt({ sample, step: { engine } }: TryTokens, at: number): P
   const { promptIds, responseIds } = sample.trajectory;
   const requestId = `inspector.${asked++}`;
   const before = weightsStep.peek();
-  const sampling = { temperature: config.peek()?.rollout.temperature ?? 1, topK: 0, topP: 1, minP: 0 };
+  const temperature = temperatureAt(config.peek(), record.peek(), stepsDone.peek() + 1);
+  const sampling = { temperature, topK: 0, topP: 1, minP: 0 };
   try {
     const answer = await engine.rollout.generate({
       requestId,

@@ -5,8 +5,7 @@ import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { copied } from '../../actions/clipboard.ts';
 import { saveFile } from '../../actions/saveFile.ts';
-import { config, history, session, stepsDone } from '../../state/page.ts';
-import { adapter } from '../../state/notices.ts';
+import { config, history, session, stepsDone, trainedOn } from '../../state/page.ts';
 import { changes, changesInWords } from '../../state/rules.ts';
 import { measured } from '../../state/measured.ts';
 import { comparison } from '../../state/tries/comparison.ts';
@@ -24,7 +23,7 @@ export function Result() {
 /** Returns the content of the card for the run that ended here, or for the shared result. */
 function content(): Promise<CardContent> {
   const sent = shared.value;
-  const own = { adapter: adapter.value?.name ?? '', model: session.value?.model.config, comparison: comparison.value };
+  const own = { adapter: trainedOn.value ?? '', model: session.value?.model.config, comparison: comparison.value };
   return import('./card.ts').then(({ contentOf }) =>
     contentOf({
       config: config.value!,

@@ -4,7 +4,7 @@ import { useSignal } from '@preact/signals';
 import { bet, fall, fallInWords, type Guess } from '../../state/bet.ts';
 import { complain } from '../../state/notices.ts';
 import { asked } from '../../state/rules.ts';
-import { isRecorded, stage } from '../../state/stage.ts';
+import { isRecorded, run, stage } from '../../state/stage.ts';
 import { CHEATS, type Preset } from './presets.ts';
 import { openEditor } from './rules.tsx';
 
@@ -72,6 +72,8 @@ function Became() {
         {said}
         {moved ? (
           <b>{fallInWords(moved)}</b>
+        ) : isRunning && run.value?.canWatch === false ? (
+          "The first comparison follows at the run's next evaluation."
         ) : isRunning ? (
           '32 held-out problems are solved every 5 steps; the first comparison takes a few steps.'
         ) : (

@@ -11,9 +11,8 @@ import type { Limits } from '../../engine/limits.ts';
 import { sumOf } from '../../state/measured.ts';
 import { machineInWords } from '../../state/machine.ts';
 import { noteMissing } from '../../state/missingParts.ts';
-import { adapter } from '../../state/notices.ts';
-import { config, history, session } from '../../state/page.ts';
-import { active, isRecorded, shared, state } from '../../state/stage.ts';
+import { config, history, session, trainedOn } from '../../state/page.ts';
+import { active, shared, state } from '../../state/stage.ts';
 import { Term } from '../term.tsx';
 import './timeBar.css';
 
@@ -83,14 +82,15 @@ function Machine() {
   const measured = useSignal<{ of: TrainConfig; limits: Limits } | undefined>(undefined);
   const isMeasuring = useSignal(false);
   const of = config.value;
-  if (!of || shared.value || isRecorded.value) return null;
+  const on = trainedOn.value;
+  if (!of || on === undefined || shared.value) return null;
   const model = session.value?.model.config;
   const limits = measured.value?.of === of ? measured.value.limits : undefined;
   const text = machineInWords({
     config: of,
     history: history.value,
     model,
-    adapter: adapter.value?.name ?? '',
+    adapter: on,
     limits,
   });
   if (text === undefined) return null;

@@ -2,7 +2,7 @@
 
 import { short, signed } from '../../../src/ui/format.ts';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
-import { isRight } from '../../state/tries/comparison.ts';
+import { isJudged, isRight } from '../../state/tries/comparison.ts';
 
 /** The tries at one problem. */
 export interface Group {
@@ -51,30 +51,37 @@ const mean = (values: readonly number[]) => values.reduce((a, b) => a + b, 0) / 
 const isNothing = (advantage: number) => Math.abs(advantage) < 1e-9;
 
 /**
- * Returns one sentence: what the update can learn from the difference between these tries.
+ * Returns one sentence: what the update can learn from the difference between these tries. If only some tries of the group were logged, a
+ * sentence before it says so.
  * @param expected number of tries that the problem gets @param trains true if a run is active @param method name of the algorithm
  */
 export function whatItTeaches(group: Group, expected: number, trains: boolean, method = 'GRPO'): string {
-  const { tries } = group;
+  if (!isCompared(group.tries)) return notCompared(group, expected, trains);
+  const n = group.tries.length;
+  return n < expected
+    ? `${n} of ${expected} tries were logged. ${compared(group, method, 'logged ')}`
+    : compared(group, method);
+}
+
+function compared({ tries }: Group, method: string, logged = ''): string {
   const n = tries.length;
   const scores = tries.flatMap(({ score }) => score ?? []);
   const advantages = tries.map(({ advantage }) => advantage ?? 0);
-  if (!isCompared(tries)) return notCompared(group, expected, trains);
-  if (scores.length === 0) return 'No try has a reward, so the update skips this group.';
+  if (scores.length === 0) return `No ${logged}try has a reward${logged ? '' : ', so the update skips this group'}.`;
   if (scores.every((score) => score === scores[0])) {
-    const who = n === 1 ? 'The only try' : n === 2 ? 'Both tries' : `All ${n} tries`;
+    const who = n === 1 ? `The only ${logged}try` : n === 2 ? `Both ${logged}tries` : `All ${n} ${logged}tries`;
     if (advantages.every(isNothing))
       return `${who} earned ${short(scores[0])}. ${method} compares the tries at a problem: equal rewards make none more likely, so the update skips them.`;
   } else if (advantages.every(isNothing))
     return `Rewards differ (${range(scores)}), but all advantages are 0: no gradient.`;
   const right = tries.filter(isRight);
   const wrong = tries.filter((one) => !isRight(one));
-  const sorted = [right, wrong].every((some) => some.length > 0);
+  const sorted = tries.every(isJudged) && [right, wrong].every((some) => some.length > 0);
   const split =
     right.every(({ advantage }) => (advantage ?? 0) > 0) && wrong.every(({ advantage }) => (advantage ?? 0) < 0);
   if (sorted && split) {
     const [up, down] = [right, wrong].map((some) => signed(mean(some.map(({ advantage }) => advantage ?? 0))));
-    return `${method}: ${right.length} of ${n} tries are correct. The update makes these more likely (advantage ${up}) and the others less likely (${down}).`;
+    return `${method}: ${right.length} of ${n} ${logged}tries are correct. The update makes these more likely (advantage ${up}) and the others less likely (${down}).`;
   }
   const [up, down] = [advantages.filter((a) => a > 0), advantages.filter((a) => a < 0)];
   const size = (some: number[], most: (...of: number[]) => number) =>

@@ -2,7 +2,7 @@
 
 import { useMemo, useRef } from 'preact/hooks';
 import { pickGroup } from '../../state/tries/shown.ts';
-import { isRight } from '../../state/tries/comparison.ts';
+import { isJudged, isRight } from '../../state/tries/comparison.ts';
 import type { Group } from './groups.ts';
 
 /** Maximum number of tries that are shown as dots. If there are more, a bar is shown. */
@@ -61,10 +61,10 @@ interface ProblemProps {
 
 /** The button of a problem. It is redrawn only when the problem's tries have changed. */
 function Problem({ number, group: shown, isChosen, triesEach }: ProblemProps) {
-  const [group, marks] = [shown?.group, (shown?.tries ?? []).map(isRight)];
+  const [group, marks] = [shown?.group, (shown?.tries ?? []).filter(isJudged).map(isRight)];
   return useMemo(() => {
     const right = marks.filter(Boolean).length;
-    const name = `Problem ${number}: ${marks.length === 0 ? 'no try is scored yet' : `${right} of ${marks.length} tries correct`}`;
+    const name = `Problem ${number}${group === undefined ? ': no try is scored yet' : marks.length > 0 ? `: ${right} of ${marks.length} tries correct` : ''}`;
     return (
       <button
         type="button"

@@ -46,7 +46,7 @@ export function Tries() {
       <div class="picker">
         <span class="label">
           {tries[0].step === 0 ? 'Before training' : `Step ${tries[0].step}`}, problem {groups.indexOf(chosen) + 1} of{' '}
-          {Math.max(groups.length, problemsExpected(tries))}
+          {Math.max(groups.length, configOf(tries[0].step)?.data.trainBatchSize ?? 0)}
         </span>
         <span class="choices">
           {n > FEW && (
@@ -89,9 +89,9 @@ function configOf(step: number) {
 const problemsExpected = ([{ step }]: readonly LoggedRollout[]): number =>
   step === 0 || isGrowing(step) ? (configOf(step)?.data.trainBatchSize ?? 0) : 0;
 
-/** Returns the number of tries that a problem gets. */
+/** Returns the number of tries that a problem gets. The untrained model's tries can end early. */
 const triesExpected = ({ tries: [{ step }, ...rest] }: Group): number =>
-  (isGrowing(step) ? configOf(step)?.rollout.n : undefined) ?? 1 + rest.length;
+  (step > 0 || isGrowing(step) ? configOf(step)?.rollout.n : undefined) ?? 1 + rest.length;
 
 function followAgain(): void {
   if (!isHeld.peek()) return;

@@ -8,7 +8,7 @@ import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import { hold, looked } from '../../state/tries/shown.ts';
 import { type TryTokens, tokensOf } from '../../training/tokens.ts';
 import { Conversation } from './conversation.tsx';
-import { isRight } from '../../state/tries/comparison.ts';
+import { isJudged, isRight } from '../../state/tries/comparison.ts';
 
 const STOP_REASONS: Record<string, string> = {
   completed: '',
@@ -55,7 +55,7 @@ function Head({ shown }: { shown: LoggedRollout }) {
   const right = isRight(shown);
   return (
     <header>
-      <span class={`verdict ${right ? 'right' : 'wrong'}`}>{right ? 'Correct' : 'Wrong'}</span>
+      {isJudged(shown) && <span class={`verdict ${right ? 'right' : 'wrong'}`}>{right ? 'Correct' : 'Wrong'}</span>}
       <span class="number">
         reward <b>{score === null ? 'none' : short(score)}</b>
       </span>
