@@ -5,7 +5,7 @@ import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { Mark } from '../../src/ui/lineChart.ts';
 import { changes, nameOf, savedRuns } from '../storage/saved.ts';
 import { runName } from './changeWords.ts';
-import type { RunName, SavedRun } from '../storage/savedRuns.ts';
+import type { RunEntry, SavedRun } from '../storage/savedRuns.ts';
 import { complain, deleted } from './notices.ts';
 import { shownRun } from './page.ts';
 import { changes as ruleChanges } from './rules.ts';
@@ -40,7 +40,7 @@ export const comparedWith = (run: SavedRun): SavedRun | undefined =>
 const names = computed(() => new Map(runs.value.map((run) => [run.id, runName(run, comparedWith(run))])));
 
 /** Returns the name of a saved run. */
-export const titleOf = (run: RunName): string => names.value.get(run.id) ?? nameOf(run);
+export const titleOf = (run: RunEntry): string => names.value.get(run.id) ?? nameOf(run);
 
 /** Ids of overlaid runs. The index is the slot, which determines colour and dash; undefined = a free slot. */
 const slots = signal<readonly (string | undefined)[]>(Array<undefined>(MOST_OVERLAID).fill(undefined));

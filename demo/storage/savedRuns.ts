@@ -65,7 +65,7 @@ export interface SavedRun {
 }
 
 /** A run without its contents. */
-export type RunName = Pick<SavedRun, 'id' | 'record'>;
+export type RunEntry = Pick<SavedRun, 'id' | 'record'>;
 
 /** Releases a run. */
 export type Release = () => void;
@@ -91,7 +91,7 @@ export async function openSavedRuns(): Promise<SavedRuns | undefined> {
 export class SavedRuns {
   readonly files: FileSystem;
   /** Called with each run that is deleted because it is old or because space is needed. */
-  onDeleted: (run: RunName) => void = () => {};
+  onDeleted: (run: RunEntry) => void = () => {};
 
   constructor(files: FileSystem) {
     this.files = files;
@@ -99,7 +99,7 @@ export class SavedRuns {
 
   /** Returns the run that started last; undefined = none can be read. */
   async newest(): Promise<SavedRun | undefined> {
-    for (const { id } of await this.#names()) {
+    for (const { id } of await this.#entries()) {
       const run = await this.read(id).catch(() => undefined); // a damaged run must not prevent the page from starting another
       if (run) return run;
     }
@@ -109,7 +109,7 @@ export class SavedRuns {
   /** Returns all readable runs, newest first. */
   async all(): Promise<SavedRun[]> {
     const read = ({ id }: { id: string }) => this.read(id).catch(() => []);
-    return (await Promise.all((await this.#names()).map(read))).flat();
+    return (await Promise.all((await this.#entries()).map(read))).flat();
   }
 
   async read(id: string): Promise<SavedRun> {
@@ -263,7 +263,7 @@ export class SavedRuns {
 
   /** Deletes old runs, what is left of deleted runs, and some checkpoints of all runs except the newest. Skips runs that a tab trains. */
   async prune(): Promise<void> {
-    const runs = await this.#names();
+    const runs = await this.#entries();
     const kept = runs.slice(0, KEPT_RUNS).flatMap(({ id, record }) => [id, record.forkedFrom?.id]);
     for (const id of await this.files.list(ROOT)) {
       if (id === kept[0]) continue;
@@ -279,36 +279,36 @@ export class SavedRuns {
   }
 
   /**
-   * Deletes runs for the run `id`, oldest first, until `bytes` bytes are free. Deletes none if all of them are too small. Skips runs that a
+   * Deletes runs for the run `id`, oldest first, until that frees `bytes` bytes. Deletes none if all of them together are too small. Skips runs that a
    * tab trains, and the run from which `id` was forked.
    */
   async makeSpace(id: string, bytes: number): Promise<void> {
-    const runs = await this.#names();
+    const runs = await this.#entries();
     const parent = runs.find((run) => run.id === id)?.record.forkedFrom?.id;
     const claimed = new Map<string, Release>();
     let freed = 0;
     try {
-      for (const { id } of runs.toReversed()) {
-        const release = freed < bytes && id !== parent && (await claim(id));
+      for (const other of runs.toReversed()) {
+        const release = freed < bytes && other.id !== parent && (await claim(other.id));
         if (!release) continue;
-        claimed.set(id, release);
-        freed += [...(await this.#sizes(id)).values()].reduce((sum, size) => sum + size, 0);
+        claimed.set(other.id, release);
+        freed += [...(await this.#sizes(other.id)).values()].reduce((sum, size) => sum + size, 0);
       }
-      if (freed >= bytes) for (const id of claimed.keys()) await this.#delete(id, runs);
+      if (freed >= bytes) for (const other of claimed.keys()) await this.#delete(other, runs);
     } finally {
       for (const release of claimed.values()) release();
     }
   }
 
   /** Deletes the run, and reports it if it is one of `runs`. */
-  async #delete(id: string, runs: readonly RunName[]): Promise<void> {
+  async #delete(id: string, runs: readonly RunEntry[]): Promise<void> {
     await this.#remove(id);
     const run = runs.find((run) => run.id === id);
     if (run) this.onDeleted(run);
   }
 
   /** Returns ids and records, newest first. */
-  async #names(): Promise<RunName[]> {
+  async #entries(): Promise<RunEntry[]> {
     const read = async (id: string) => {
       const text = await readFileText(this.files, `${this.path(id)}/run.json`).catch(() => '');
       return text === '' ? [] : [{ id, record: JSON.parse(text) as RunRecord }];

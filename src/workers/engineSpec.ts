@@ -71,7 +71,7 @@ export interface EngineSpec {
   /** Maximum device memory in MiB. An allocation beyond it throws OutOfMemoryError. Default: the memory of the device. */
   maxMemoryMib?: number;
   /** Sizes of the run's other engines on the same adapter. The limit of memory is for all of them together. */
-  beside?: readonly Beside[];
+  otherEngines?: readonly OtherEngine[];
   /** Settings of the config that are lowered if the engine would not fit. */
   lowerToFit?: readonly string[];
   /** Settings that `fitted` has lowered already. */
@@ -118,24 +118,28 @@ export type DeviceSpec = Omit<
 > & { judgeModel?: Pick<JudgeModel, 'config' | 'weights'> };
 
 /** Names of the fields on which an engine's memory depends, except for those of the models. */
-export const SIZE_FIELDS = [
-  ...([
-    'maxTokenLen',
-    'maxPositions',
-    'rollout',
-    'rolloutWeights',
-    'judge',
-    'judgePositions',
-    'withReference',
-  ] as const),
-  ...(['lora', 'enableGradientCheckpointing', 'optimizer', 'adjustedDraws', 'weightFormat', 'packed', 'use'] as const),
+const SIZE_FIELDS = [
+  'maxTokenLen',
+  'maxPositions',
+  'rollout',
+  'rolloutWeights',
+  'judge',
+  'judgePositions',
+  'withReference',
+  'lora',
+  'enableGradientCheckpointing',
+  'optimizer',
+  'adjustedDraws',
+  'weightFormat',
+  'packed',
+  'use',
 ] as const satisfies readonly (keyof EngineSpec)[];
 
-/** Sizes of an engine beside another one with the same model and dtype. Plain data without weights. */
-export type Beside = Pick<EngineSpec, (typeof SIZE_FIELDS)[number]> & { judgeModel?: Pick<JudgeModel, 'config'> };
+/** Sizes of another engine of the run, with the same model and dtype. Plain data without weights. */
+export type OtherEngine = Pick<EngineSpec, (typeof SIZE_FIELDS)[number]> & { judgeModel?: Pick<JudgeModel, 'config'> };
 
-/** Returns the sizes in the spec of an engine, for the spec of the engine beside it. */
-export function besideOf(spec: Beside): Beside {
+/** Returns the sizes in the spec of an engine, for `otherEngines` in the spec of another engine. */
+export function otherEngineOf(spec: OtherEngine): OtherEngine {
   const { maxTokenLen, maxPositions, judgeModel } = spec;
   const given = SIZE_FIELDS.flatMap((name) => (spec[name] === undefined ? [] : [[name, spec[name]] as const]));
   const judge = judgeModel && { judgeModel: { config: judgeModel.config } };

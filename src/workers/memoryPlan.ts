@@ -15,7 +15,7 @@ import { EXPORT_PIECE_BYTES } from '../model/weights/transfer.ts';
 import { WgslEngine } from '../model/wgslEngine.ts';
 import { Decoder } from '../rollout/decode/decoder.ts';
 import type { LoweredSettings } from '../grpo/types.ts';
-import { type Beside, besideOf, type DeviceSpec } from './engineSpec.ts';
+import { type OtherEngine, otherEngineOf, type DeviceSpec } from './engineSpec.ts';
 import {
   JUDGE_OPTIONS,
   judgeLengths,
@@ -31,8 +31,11 @@ export interface PlanItem {
   bytes: number;
 }
 
-export type Sizes = Beside &
-  Pick<DeviceSpec, 'config' | 'dtype' | 'withoutReference' | 'maxMemoryMib' | 'beside' | 'lowerToFit' | 'lowered'> & {
+export type Sizes = OtherEngine &
+  Pick<
+    DeviceSpec,
+    'config' | 'dtype' | 'withoutReference' | 'maxMemoryMib' | 'otherEngines' | 'lowerToFit' | 'lowered'
+  > & {
     /** Maximum number of bytes of a buffer that the device can bind. Default: enough for any tensor. */
     maxArenaBytes?: number;
     /** Adapter whose kernels are planned. Default: a hardware GPU. */
@@ -40,7 +43,7 @@ export type Sizes = Beside &
   };
 
 /**
- * Returns the bytes by purpose that an engine with these sizes allocates, and those of the engines beside it. They are exact except for
+ * Returns the bytes by purpose that an engine with these sizes allocates, and those of the run's other engines. They are exact except for
  * read-backs.
  */
 export function planMemory(sizes: Sizes): PlanItem[] {
@@ -131,8 +134,8 @@ export function planMemory(sizes: Sizes): PlanItem[] {
 const OTHERS = 'other engines of the run';
 
 /** Returns the complete sizes of the run's other engines on the same adapter. */
-const othersOf = ({ config, dtype, maxArenaBytes, adapterSummary, beside = [] }: Sizes): Sizes[] =>
-  beside.map((other) => ({
+const othersOf = ({ config, dtype, maxArenaBytes, adapterSummary, otherEngines = [] }: Sizes): Sizes[] =>
+  otherEngines.map((other) => ({
     ...other,
     ...{ config, dtype },
     ...(maxArenaBytes !== undefined && { maxArenaBytes }),
@@ -142,10 +145,10 @@ const othersOf = ({ config, dtype, maxArenaBytes, adapterSummary, beside = [] }:
 /** Returns the sizes after a change of settings, which are those of all engines of the run. */
 function changedBy<T extends Sizes>(sizes: T, change: Partial<Sizes>): T {
   const { rollout, ...others } = change;
-  const beside = sizes.beside?.map((other) =>
-    besideOf({ ...other, ...others, ...(other.rollout && rollout && { rollout }) }),
+  const otherEngines = sizes.otherEngines?.map((other) =>
+    otherEngineOf({ ...other, ...others, ...(other.rollout && rollout && { rollout }) }),
   );
-  return { ...sizes, ...change, ...(beside && { beside }) };
+  return { ...sizes, ...change, ...(otherEngines && { otherEngines }) };
 }
 
 /**
@@ -245,7 +248,7 @@ function changesOf(sizes: Sizes): (Partial<Sizes> & { change: string })[] {
   return changes;
 }
 
-/** Returns the bytes of the engines beside the planned one. */
+/** Returns the bytes of the run's other engines. */
 export const otherBytes = (items: PlanItem[]): number => items.find(({ name }) => name === OTHERS)?.bytes ?? 0;
 
 /** Returns the sum of all lines of the plan. */
@@ -351,7 +354,7 @@ function nextLower(sizes: Sizes, free: readonly LoweredKey[]): [LoweredKey, numb
     'rollout.maxNumSeqs': 1,
     'actor.ppoMaxTokenLenPerGpu': Math.max(
       sizes.maxPositions,
-      ...[sizes, ...(sizes.beside ?? [])].map(({ judgePositions = 0 }) => judgePositions),
+      ...[sizes, ...(sizes.otherEngines ?? [])].map(({ judgePositions = 0 }) => judgePositions),
     ),
     'data.maxResponseLength': LEAST_RESPONSE,
   };

@@ -4,7 +4,7 @@ import type { TrainConfig } from '../grpo/config/types.ts';
 import type { Lowered, TrainerEngine } from '../grpo/types.ts';
 import type { WeightReceiver, WeightSender } from '../model/weights/stream.ts';
 import { streamedWeights, type StreamOptions } from './checkpointEngine.ts';
-import { type Beside, besideOf, type EngineSpec } from './engineSpec.ts';
+import { type OtherEngine, otherEngineOf, type EngineSpec } from './engineSpec.ts';
 
 /** Names of the settings that only the engine on the training device has. */
 const OF_TRAINING = [
@@ -14,14 +14,16 @@ const OF_TRAINING = [
 
 /**
  * Returns the specs of the training device and of the rollout device, from a full or partial EngineSpec. The reference and the judges are
- * on the training device. Both devices are on one adapter, so each spec has the sizes of the other one beside it.
+ * on the training device. Both devices are on one adapter, so each spec also has the sizes of the other engine.
  */
-export function splitSpecs<T extends Beside & Pick<EngineSpec, 'beside'>>(spec: T): { train: T; rollout: T } {
+export function splitSpecs<T extends OtherEngine & Pick<EngineSpec, 'otherEngines'>>(
+  spec: T,
+): { train: T; rollout: T } {
   const kept = Object.entries(spec).filter(([key]) => !OF_TRAINING.includes(key));
   const train = { ...spec, rolloutWeights: 'stream' as const };
   const rollout = { ...(Object.fromEntries(kept) as T), use: 'generate' as const, rolloutWeights: 'stream' as const };
-  const besides = (other: Beside) => ({ beside: [besideOf(other), ...(spec.beside ?? [])] });
-  return { train: { ...train, ...besides(rollout) }, rollout: { ...rollout, ...besides(train) } };
+  const others = (other: OtherEngine) => ({ otherEngines: [otherEngineOf(other), ...(spec.otherEngines ?? [])] });
+  return { train: { ...train, ...others(rollout) }, rollout: { ...rollout, ...others(train) } };
 }
 
 /** Returns the options of the weight transfer that a training config sets. */

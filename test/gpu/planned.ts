@@ -7,7 +7,7 @@ import { planMemory, type Sizes, totalBytes } from '../../src/workers/memoryPlan
  * the largest size that it can reach.
  */
 export function expectPlanned(sizes: Sizes, { bytes, stagingBytes }: GpuCounters): void {
-  const { beside: _, ...own } = sizes; // the counters are of one device
+  const { otherEngines: _, ...own } = sizes; // the counters are of one device
   const plan = planMemory(own);
   const staging = plan.find(({ name }) => name === 'staging')!.bytes;
   expect(totalBytes(plan) - staging).toBe(bytes - stagingBytes);

@@ -249,8 +249,8 @@ test('trainer.pipeline and trainer.placement select the weights that rollout use
     { ...common, ...judge },
     { ...common, use: 'generate' },
   ];
-  expect(specs.train).toEqual({ ...specOf(), ...judge, rolloutWeights: 'stream', beside: [generates] });
-  expect(specs.rollout).toEqual({ ...specOf(), use: 'generate', rolloutWeights: 'stream', beside: [trains] });
+  expect(specs.train).toEqual({ ...specOf(), ...judge, rolloutWeights: 'stream', otherEngines: [generates] });
+  expect(specs.rollout).toEqual({ ...specOf(), use: 'generate', rolloutWeights: 'stream', otherEngines: [trains] });
   expect(streamOptions(configOf({}))).toEqual({ bucketBytes: 16 << 20, content: 'whole' });
   const small = { updateWeightsBucketMegabytes: 0.1, content: 'delta' };
   expect(streamOptions(configOf({}, small))).toEqual({ bucketBytes: 104_856, content: 'delta' });

@@ -10,7 +10,7 @@ import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/extensions/tasks/gsm8
 import { checkParser, type PromptOptions } from '../../src/extensions/tasks/gsm8k/prompt.ts';
 import { gsm8kReward } from '../../src/tasks/gsm8k/reward.ts';
 import type { ScoredSample } from '../../src/tasks/task.ts';
-import { answerSizes, besideOf, engineSizes, policySizes } from '../../src/workers/engineSpec.ts';
+import { answerSizes, otherEngineOf, engineSizes, policySizes } from '../../src/workers/engineSpec.ts';
 import {
   checkBindings,
   checkPlan,
@@ -116,14 +116,14 @@ describe('engines on one adapter share the limit of memory', () => {
     const config = parseTrainConfig('name: x\nmodel: {path: x, loraRank: 8}\n', { source: 'x' });
     return { ...engineSizes(config), config: shape };
   };
-  const checking = besideOf(policySizes(resolveTrainConfig({ name: 'x', model: { path: 'x' } }), 'score'));
-  const bytes = ({ beside: _, ...alone }: Sizes) => totalBytes(planMemory(alone));
+  const checking = otherEngineOf(policySizes(resolveTrainConfig({ name: 'x', model: { path: 'x' } }), 'score'));
+  const bytes = ({ otherEngines: _, ...alone }: Sizes) => totalBytes(planMemory(alone));
 
   test.each([
     ['split', splitSpecs(sizesOf())],
-    ['split, with a model that verifies', splitSpecs({ ...sizesOf(), beside: [checking] })],
+    ['split, with a model that verifies', splitSpecs({ ...sizesOf(), otherEngines: [checking] })],
   ])('%s: each plan has the sum, and is refused above the limit', (_, { train, rollout }) => {
-    const others = train.beside!.slice(1).map((other) => bytes({ ...other, config: shape }));
+    const others = train.otherEngines!.slice(1).map((other) => bytes({ ...other, config: shape }));
     const sum = [bytes(train), bytes(rollout), ...others].reduce((a, b) => a + b, 0);
     for (const sizes of [train, rollout]) {
       expect(totalBytes(planMemory(sizes))).toBe(sum);

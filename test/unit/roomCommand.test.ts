@@ -117,7 +117,7 @@ describe.runIf(hasNatsServer())('a room', () => {
     await room.done;
     expect(specs.map(({ use }) => use)).toEqual([undefined, 'score']);
     const bytes = specs.map((spec) => totalBytes(planMemory(spec)));
-    const alone = specs.map(({ beside: _, ...spec }) => totalBytes(planMemory(spec)));
+    const alone = specs.map(({ otherEngines: _, ...spec }) => totalBytes(planMemory(spec)));
     expect(bytes).toEqual([alone[0] + alone[1], alone[0] + alone[1]]);
   });
 

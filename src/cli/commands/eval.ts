@@ -96,7 +96,7 @@ async function evaluatedConfig(path: string, overrides: string[], flags: ParsedA
 interface EvaluatedSet {
   problems: number;
   passAt1: number | undefined;
-  passAt1Interval: [number, number];
+  passAt1Interval: readonly [number, number];
   greedy: number | undefined;
 }
 
@@ -108,8 +108,8 @@ function setsOf(samples: readonly Sample[], task: Task, metrics: Metrics): Recor
     const own = Object.entries(metrics).filter(([name]) => name.startsWith(`val-core/${source}/acc/`));
     const line = Object.fromEntries(own);
     const { low, high } = passInterval(tries);
-    const acc = { passAt1: passAt1(line), passAt1Interval: [low, high] as [number, number], greedy: greedyAcc(line) };
-    return [source, { problems: problems.length, ...acc }];
+    const rates = { passAt1: passAt1(line), passAt1Interval: [low, high] as const, greedy: greedyAcc(line) };
+    return [source, { problems: problems.length, ...rates }];
   });
   return Object.fromEntries(entries);
 }

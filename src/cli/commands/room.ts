@@ -26,7 +26,7 @@ import {
 import { collectWeights } from '../../model/checkpoint/checkpoint.ts';
 import { writeSafetensors } from '../../model/checkpoint/safetensors.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
-import { besideOf } from '../../workers/engineSpec.ts';
+import { otherEngineOf } from '../../workers/engineSpec.ts';
 import { engineSizes, policySizes } from '../../workers/localEngine.ts';
 import { splitSpecs } from '../../workers/splitEngine.ts';
 import { numberFlag, oneFile, type ParsedArgs, refuseFlags } from '../args.ts';
@@ -138,8 +138,8 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
     for (const end of closing.splice(0).reverse()) await end();
   };
   try {
-    const beside = trustsWorkers ? undefined : besideOf(policySizes(onDevice, 'score'));
-    const session = await openSession(await withWarmStart(onDevice), 'train', undefined, beside);
+    const checks = trustsWorkers ? undefined : otherEngineOf(policySizes(onDevice, 'score'));
+    const session = await openSession(await withWarmStart(onDevice), 'train', undefined, checks);
     closing.push(() => session.close());
     const { engine, task } = session;
     const config = completedConfig(run.config, task, engine, session.lora && true);
@@ -250,9 +250,9 @@ function openChecking({ model, lora }: CommandSession, config: TrainConfig): Pro
   const { lowerToFit: _, ...sizes } = policySizes(config, 'score');
   const adapters = lora && { lora };
   const trains = { ...engineSizes(config), ...adapters };
-  const beside = config.trainer.placement === 'split' ? Object.values(splitSpecs(trains)) : [trains];
+  const others = config.trainer.placement === 'split' ? Object.values(splitSpecs(trains)) : [trains];
   say('a second model verifies the samples of workers');
-  return openEngine(model, { ...sizes, ...adapters, beside: beside.map(besideOf) });
+  return openEngine(model, { ...sizes, ...adapters, otherEngines: others.map(otherEngineOf) });
 }
 
 /** Stores the files from which a worker creates its engine: model sizes, tokenizer, and the weights at the start of the training. */

@@ -39,7 +39,7 @@ async function checkpointIn(path: string): Promise<string> {
 }
 
 /** Returns the run folder of a checkpoint, whose path can be relative to a folder inside the run. */
-export const folderOfRun = (checkpoint: string): string => dirname(dirname(resolve(checkpoint)));
+export const runFolderOfCheckpoint = (checkpoint: string): string => dirname(dirname(resolve(checkpoint)));
 
 /** Returns the folder if the checkpoint is intact. Otherwise throws: the user named this checkpoint, so no other may replace it. */
 async function checked(folder: string): Promise<string> {
@@ -48,7 +48,7 @@ async function checked(folder: string): Promise<string> {
     return folder;
   } catch (error) {
     if (!(error instanceof InputError)) throw error;
-    const newest = await newestCheckpoint(disk, folderOfRun(folder), 'trainer').catch(() => undefined);
+    const newest = await newestCheckpoint(disk, runFolderOfCheckpoint(folder), 'trainer').catch(() => undefined);
     const instead = newest === undefined ? '' : ` The newest intact checkpoint of that run is ${newest}.`;
     throw new InputError(`trainer.resumeFromPath: ${error.message}${instead}`);
   }
@@ -59,7 +59,7 @@ async function checked(folder: string): Promise<string> {
  * @param step step of the checkpoint
  */
 export async function changesSince(checkpoint: string, config: TrainConfig, step: number): Promise<string[]> {
-  const path = join(folderOfRun(checkpoint), 'config.yaml');
+  const path = join(runFolderOfCheckpoint(checkpoint), 'config.yaml');
   return existsSync(path) ? configChanges(await readText(path), config, step) : [];
 }
 
@@ -88,7 +88,7 @@ export async function noteTask(
 ): Promise<void> {
   if (sha256 === undefined) return;
   const path = folder.file('task.json');
-  const earlier = from === undefined ? path : join(folderOfRun(from), 'task.json');
+  const earlier = from === undefined ? path : join(runFolderOfCheckpoint(from), 'task.json');
   const before = existsSync(earlier) ? ((await readJsonFile(earlier)) as { sha256?: string }).sha256 : undefined;
   if (before !== undefined && before !== sha256)
     say(

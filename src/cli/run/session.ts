@@ -16,7 +16,7 @@ import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
 import { callsTools, encodePrompt, promptOf, writesSchemas } from '../../rollout/agent/prompt.ts';
 import { partsOf } from '../../tasks/environments/environmentTask.ts';
 import type { Problem, Task } from '../../tasks/task.ts';
-import { type Beside, judgeCheckpoint } from '../../workers/engineSpec.ts';
+import { type OtherEngine, judgeCheckpoint } from '../../workers/engineSpec.ts';
 import {
   createLocalEngine,
   engineSizes,
@@ -51,13 +51,13 @@ export interface CommandSession {
 /**
  * Opens a session. Throws InputError for a bad checkpoint or task, NoAdapterError and OutOfMemoryError.
  * @param given task to use instead of the config's; it is not checked whether the chat template renders its prompts completely
- * @param beside sizes of an engine that the command opens beside the session's, on the same adapter
+ * @param otherEngine sizes of an engine that the command opens in addition to the session's, on the same adapter
  */
 export async function openSession(
   config: TrainConfig,
   use: 'train' | 'generate' = 'train',
   given?: Task,
-  beside?: Beside,
+  otherEngine?: OtherEngine,
 ): Promise<CommandSession> {
   const { path, loraAdapterPath } = config.model;
   const loaded = await loadWithAdapter(path, loraAdapterPath);
@@ -74,7 +74,7 @@ export async function openSession(
     const judge = use === 'train' ? judgeCheckpoint(config) : undefined;
     const judgeModel = judge === undefined ? undefined : await openJudge(judge);
     const asked = use === 'train' ? engineSizes(config) : policySizes(config, use);
-    const other = beside && { beside: [{ ...beside, ...(lora && { lora }) }] };
+    const other = otherEngine && { otherEngines: [{ ...otherEngine, ...(lora && { lora }) }] };
     const sizes = { ...asked, ...(lora && { lora }), ...(judgeModel && { judgeModel }), ...other };
     const isSplit = use === 'train' && config.trainer.placement === 'split';
     const engine = await (isSplit ? openSplit(model, sizes, config) : openEngine(model, sizes));

@@ -25,7 +25,7 @@ import { onInterrupt } from '../process/interrupt.ts';
 import { isLarge, sayEstimate, sayPlan } from './plan.ts';
 import { Progress, repeatProgress, say, sayProgress, stepLine, timeLeft } from './progress.ts';
 import { writeRunReport } from './reports.ts';
-import { changesSince, folderOfRun, noteTask, setLaterAside } from './resume.ts';
+import { changesSince, runFolderOfCheckpoint, noteTask, setLaterAside } from './resume.ts';
 import { openTrackers, type Tracker } from './trackers.ts';
 
 /** Result of a run. */
@@ -77,7 +77,7 @@ class ShownRun implements RunHost<RunSession> {
   constructor(parts: RunParts) {
     const { folder, config, from, waitsMs = [0, 1000] } = parts;
     this.#parts = parts;
-    const isOwn = from !== undefined && folderOfRun(from) === resolve(folder.path);
+    const isOwn = from !== undefined && runFolderOfCheckpoint(from) === resolve(folder.path);
     this.#run = new TrainingRun({ folder, config, from, waitsMs, isOwn }, this);
   }
 
