@@ -7,11 +7,24 @@ const isFull = process.env['FULL_TESTS'] === '1';
 /** True if `npm test` has built the page with the scripted engine. Nothing else runs while Playwright waits for its servers. */
 const isBuilt = process.env['E2E_BUILT'] === '1';
 
-/** Tests that need a real engine or the source's own files. All others test the page with a scripted engine. */
-const REAL = ['train', 'lost', 'fileSystems', 'mcp', 'report', 'firefox'];
-/** Tests that run only with --full: built pages, the packed package, and the length of tasks. */
-const FULL = ['staticPage.spec.ts', 'manyTries.spec.ts', 'pack.test.ts'];
-const real = [...REAL.map((name) => `${name}.spec.ts`), ...(isFull ? FULL : [])];
+/** Tests that need a real engine, and the longest ones. All others test the page with a scripted engine. */
+const REAL = ['train', 'lost'];
+/** Tests that run only with --full and only once: built pages, the packed package, the length of tasks, and Firefox. */
+const ONCE = ['staticPage.spec.ts', 'manyTries.spec.ts', 'pack.test.ts', 'firefox.spec.ts'];
+/** Files without an everyday test: each would be compiled to find that out. `states` is one of them, but also takes pictures. */
+const FULL = ['lessonClaims', 'lessonLosses', 'lessonStale', 'lessonTools', 'stage', 'storage'];
+const specs = (names: string[]) => names.map((name) => `${name}.spec.ts`);
+const real = [...specs(REAL), ...(isFull ? ONCE : [])];
+/** Makes the page with the scripted engine use the real one (test/scripted/vitePlugin.ts). */
+const realEngine = {
+  cookies: [
+    {
+      ...{ name: 'engine', value: 'real', domain: '127.0.0.1', path: '/', expires: -1 },
+      ...{ httpOnly: false, secure: false, sameSite: 'Lax' as const },
+    },
+  ],
+  origins: [],
+};
 
 const vite = (...words: string[]) => `node node_modules/vite/bin/vite.js ${words.join(' ')}`;
 const at = (port: number) => `--host 127.0.0.1 --port ${port} --strictPort`;
@@ -30,17 +43,22 @@ export default defineConfig({
   },
   projects: [
     // First, so that no long test is left for one worker at the end.
-    // With --full, tests that do not control the engine also run on a real one.
+    // With --full, Vite's development server serves the page, and tests that do not control the engine also run on a real one.
     {
       name: 'real',
       ...guarded(isFull ? 15 * GUARD : 3 * GUARD),
       ...(!isFull && { testMatch: real }),
-      use: { baseURL: url(PORT) },
+      use: isFull ? { baseURL: url(PORT) } : { baseURL: url(PORT + 1), storageState: realEngine },
     },
-    { name: 'scripted', ...guarded(GUARD), testIgnore: [...real, ...FULL], use: { baseURL: url(PORT + 1) } },
+    {
+      name: 'scripted',
+      ...guarded(GUARD),
+      testIgnore: [...real, ...ONCE, ...(isFull ? [] : specs(FULL))],
+      use: { baseURL: url(PORT + 1) },
+    },
   ],
   webServer: [
-    { command: vite(at(PORT)), url: url(PORT), reuseExistingServer: false, timeout: GUARD },
+    ...(isFull ? [{ command: vite(at(PORT)), url: url(PORT), reuseExistingServer: false, timeout: GUARD }] : []),
     {
       command: [
         ...(isBuilt ? [] : [vite('build --mode scripted --logLevel error')]),

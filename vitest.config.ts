@@ -90,7 +90,7 @@ export default defineConfig({
         test: {
           ...GPU_TESTS,
           name: 'browser',
-          include: isFull ? ['test/gpu/**/*.test.ts'] : IN_BROWSER,
+          include: ['test/browser/**/*.test.ts', ...(isFull ? ['test/gpu/**/*.test.ts'] : IN_BROWSER)],
           // These tests need files or packages that only Node loads, or take long and would behave the same in a browser.
           exclude: ['test/gpu/**/*.node.test.ts'],
           setupFiles: [...PARTS, 'test/gpu/setup.shared.ts', REGISTERED],

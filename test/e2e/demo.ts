@@ -21,9 +21,9 @@ export const test = base.extend<Hands>({
     await use(gate);
     await close();
   },
-  own: async ({ playwright, launchOptions, baseURL }, use) => {
+  own: async ({ playwright, launchOptions, baseURL, storageState }, use) => {
     const browser = await playwright.chromium.launch(launchOptions);
-    const context = await browser.newContext(baseURL === undefined ? {} : { baseURL });
+    const context = await browser.newContext({ ...(baseURL && { baseURL }), ...(storageState && { storageState }) });
     await use({ browser, page: await context.newPage() });
     await browser.close();
   },

@@ -10,7 +10,7 @@ const WITHOUT = {
   createWritable: () => void Reflect.deleteProperty(FileSystemFileHandle.prototype, 'createWritable'),
 };
 
-// The everyday tests run autosave.spec.ts without any storage, and compare IndexedDB with OPFS in fileSystems.spec.ts.
+// The everyday tests run autosave.spec.ts without any storage, and compare IndexedDB with OPFS in test/browser.
 for (const [missing, remove] of Object.entries(WITHOUT))
   testInFull(
     `without ${missing} a run is stored in IndexedDB, and continues after a reload`,

@@ -1,6 +1,6 @@
 /**
- * The page's engine worker in `vite --mode scripted`. At each moment of gate.ts it sends a request to `/scripted-engine`, where
- * test/e2e/scripted.ts answers.
+ * The page's engine worker in `vite --mode scripted`. At each moment of gate.ts it sends a request to `/scripted-engine`, which vitePlugin.ts
+ * answers.
  */
 
 import * as Comlink from 'comlink';
@@ -16,31 +16,46 @@ import { ScriptedEngine } from '../scriptedEngine.ts';
 import type { Gate, Moment } from './gate.ts';
 import { solveWordProblem } from './solver.ts';
 
-/** Response of the test to a request of the engine. `fails` is the error that the engine must throw. */
+type Create = Parameters<typeof createEngineHost>[0];
+
+/** Response of the test to a request of the engine. */
 export interface Answer {
+  /** The error that the engine must throw. */
   fails?: { name: string; message: string };
+  /** True for the engine of the product in place of the scripted one. */
+  isReal?: boolean;
 }
 
-async function ask(moment: Moment, number: number): Promise<void> {
+async function ask(moment: Moment, number: number): Promise<Answer> {
   const response = await fetch(`/scripted-engine/${moment}/${number}`);
-  if (!response.ok) return; // a server without a gate
-  const { fails } = (await response.json()) as Answer;
+  if (!response.ok) return {}; // a server without a gate
+  const answer = (await response.json()) as Answer;
+  const { fails } = answer;
   if (fails?.name === 'DeviceLostError') throw new DeviceLostError('unknown', fails.message);
   if (fails) throw Object.assign(new Error(fails.message), { name: fails.name });
+  return answer;
 }
 
 /** Sends one request for all turns that start together. */
 let asked: Promise<void> | undefined;
 const gate: Gate = {
   at(moment, number) {
-    if (moment !== 'turn') return ask(moment, number);
-    return (asked ??= ask(moment, number).finally(() => (asked = undefined)));
+    const answered = async () => void (await ask(moment, number));
+    if (moment !== 'turn') return answered();
+    return (asked ??= answered().finally(() => (asked = undefined)));
   },
 };
 
+async function createRealEngine(...args: Parameters<Create>): ReturnType<Create> {
+  await import('../../src/engineParts.ts');
+  const { createDeviceEngine } = await import('../../src/workers/localEngine.ts');
+  return createDeviceEngine(...args);
+}
+
 Comlink.expose(
-  createEngineHost(async ({ config, weights, withReference, judgeModel, rolloutWeights, rollout }) => {
-    await gate.at('load', 1);
+  createEngineHost(async (spec, around) => {
+    if ((await ask('load', 1)).isReal) return createRealEngine(spec, around);
+    const { config, weights, withReference, judgeModel, rolloutWeights, rollout } = spec;
     const engine = new ScriptedEngine({
       ...{ config, solve: solveWordProblem, withReference: (withReference ?? false) || judgeModel !== undefined },
       // An engine with one slot answers the visitor's questions. Tests hold the engine that trains, so this one never waits.

@@ -12,8 +12,11 @@ const SCRIPTED: Readonly<Record<string, string>> = {
   [resolve('demo/lessons/kit/loopWorker.ts')]: resolve('test/scripted/loop.worker.ts'),
 };
 
-/** Replaces the browser's GPU adapter. A test can delay or refuse the adapter with a promise in `adapterFound`. */
-const ADAPTER = `if (navigator.gpu) GPU.prototype.requestAdapter = async () => {
+/**
+ * Replaces the browser's GPU adapter, unless the cookie `engine=real` asks for the real engine. A test can delay or refuse the adapter with a
+ * promise in `adapterFound`.
+ */
+const ADAPTER = `if (navigator.gpu && !document.cookie.includes('engine=real')) GPU.prototype.requestAdapter = async () => {
   if (!(await (globalThis.adapterFound ?? true))) return null;
   const info = { vendor: '', architecture: '', description: 'scripted', isFallbackAdapter: true };
   return { info, limits: { maxBufferSize: 2 ** 31, maxStorageBufferBindingSize: 2 ** 30 }, features: new Set() };
@@ -21,11 +24,13 @@ const ADAPTER = `if (navigator.gpu) GPU.prototype.requestAdapter = async () => {
 
 /**
  * Forwards the engine's requests to the gate server of a test, if the browser has the test's cookie. Without the cookie, the engine never
- * waits.
+ * waits. The cookie `engine=real` is answered by `isReal`.
  */
 const answer: Connect.SimpleHandleFunction = ({ headers, url }, response) => {
   const port = /\bgate=(\d+)/.exec(headers.cookie ?? '')?.[1];
-  if (port === undefined) response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
+  const isReal = /\bengine=real\b/.test(headers.cookie ?? '');
+  if (port === undefined)
+    response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ isReal }));
   else response.writeHead(307, { location: `http://127.0.0.1:${port}${url}` }).end();
 };
 

@@ -1,23 +1,24 @@
-/** Runs the operations that a run folder needs on every file system of a browser. Runs in a page. */
+/** Tests that OPFS and IndexedDB give the same results for the operations that a run folder needs. */
 
+import { expect, test } from 'vitest';
 import { indexedDbFileSystem } from '../../demo/storage/indexedDb.ts';
 import { loadTrainerCheckpoint, newestCheckpoint, writeCheckpoint } from '../../src/runs/checkpointFolder.ts';
 import { type FileSystem, readFileText } from '../../src/runs/fileSystem.ts';
 import { opfsFileSystem } from '../../demo/storage/opfs.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
 
-const PLACES: Record<string, () => Promise<FileSystem>> = {
+const PLACES: Record<'opfs' | 'indexedDb', () => Promise<FileSystem>> = {
   opfs: async () =>
     opfsFileSystem(await (await navigator.storage.getDirectory()).getDirectoryHandle('t', { create: true })),
   indexedDb: () => indexedDbFileSystem('webgrpo test'),
 };
 
-/** Returns the results of the same operations on each file system. */
-export async function answers(): Promise<Record<string, unknown[]>> {
-  const found: Record<string, unknown[]> = {};
-  for (const [name, open] of Object.entries(PLACES)) found[name] = await ask(await open());
-  return found;
-}
+test('OPFS and IndexedDB give the same answers', async () => {
+  const [opfs, indexedDb] = await Promise.all(Object.values(PLACES).map(async (open) => ask(await open())));
+  expect(indexedDb).toEqual(opfs);
+  expect(opfs[1]).toBe('{"training/global_step":1}\n{"training/global_step":2}\n');
+  expect(opfs).toHaveLength(19);
+});
 
 async function ask(files: FileSystem): Promise<unknown[]> {
   const said: unknown[] = [];
