@@ -7,10 +7,10 @@ const isFull = process.env['FULL_TESTS'] === '1';
 /** True if `npm test` has built the page with the scripted engine. Nothing else runs while Playwright waits for its servers. */
 const isBuilt = process.env['E2E_BUILT'] === '1';
 
-/** Tests that need a real engine, and the longest ones. All others test the page with a scripted engine. */
-const REAL = ['train', 'lost'];
-/** Tests that run only with --full and only once: built pages, the packed package, the length of tasks, and Firefox. */
-const ONCE = ['staticPage.spec.ts', 'manyTries.spec.ts', 'pack.test.ts', 'firefox.spec.ts'];
+/** Tests of a real engine, and of pages without an engine. All others test the page with a scripted engine. */
+const REAL = ['train', 'lost', 'report'];
+/** Tests that run only with --full and only once: built pages, the packed package, the length of tasks, Firefox, and MCP in a page. */
+const ONCE = ['staticPage.spec.ts', 'manyTries.spec.ts', 'pack.test.ts', 'firefox.spec.ts', 'mcp.spec.ts'];
 /** Files without an everyday test: each would be compiled to find that out. `states` is one of them, but also takes pictures. */
 const FULL = ['lessonClaims', 'lessonLosses', 'lessonStale', 'lessonTools', 'stage', 'storage'];
 const specs = (names: string[]) => names.map((name) => `${name}.spec.ts`);

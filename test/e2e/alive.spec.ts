@@ -1,8 +1,9 @@
 /** Tests that the page shows progress from its first seconds, and that its statements about the end of a run are true. */
 
 import { expect, type Page } from '@playwright/test';
+import type { TestGate } from '../scripted/gate.ts';
 import { expectPoints, expectState, expectStep, openPage, test, testInFull, TINY } from './demo.ts';
-import { downloadedLines, untimed } from './savedLines.ts';
+import { downloadedLines, type Line, untimed } from './savedLines.ts';
 
 const SMALL = { ...TINY, n: 4, lr: 1e-3, 'data.maxResponseLength': 64, 'data.valMaxSamples': 40 };
 
@@ -11,7 +12,8 @@ const start = (page: Page) => page.getByRole('button', { name: 'Start', exact: t
 
 const lines = async (page: Page) => untimed(await downloadedLines(page));
 
-test("the untrained model's tries before Start do not change a run", async ({ page, engine }) => {
+/** Trains a run whose session is opened ahead, during the evaluation of the untrained model. Returns its metrics. */
+async function trainWarm(page: Page, engine: TestGate): Promise<Line[]> {
   let fetched = 0;
   let isFetched = () => {};
   const weights = new Promise<void>((resolve) => (isFetched = resolve));
@@ -39,8 +41,16 @@ test("the untrained model's tries before Start do not change a run", async ({ pa
   await expect(page.locator('#status-left')).toHaveText('\u2013');
   await expect(page).toHaveTitle('webgrpo');
   expect(fetched, 'requests of model.safetensors').toBe(1);
-  const warm = await lines(page);
+  return lines(page);
+}
 
+test('before Start the untrained model tries; the model is fetched once, and its evaluation is counted', async ({
+  page,
+  engine,
+}) => void (await trainWarm(page, engine)));
+
+testInFull("the untrained model's tries before Start do not change a run", async ({ page, engine }) => {
+  const warm = await trainWarm(page, engine);
   // The evaluation comes first and in one piece, because stopWhen needs it. No session is opened ahead, because the page is made to be
   // never idle.
   await page.addInitScript(() => {

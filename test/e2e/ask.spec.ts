@@ -19,7 +19,7 @@ async function answered(page: Page, count: number): Promise<void> {
 
 const savedMetrics = async (page: Page) => untimed(await downloadedLines(page));
 
-test('an example that arrives late does not replace typed text', async ({ page }) => {
+testInFull('an example that arrives late does not replace typed text', async ({ page }) => {
   let letGo = () => {};
   const held = new Promise<void>((resolve) => (letGo = resolve));
   await page.route('**/sums.js', async (route) => {

@@ -2,8 +2,8 @@
 
 import { expect, type Page } from '@playwright/test';
 import { DeviceLostError } from '../../src/errors.ts';
-import { address, expectKept, expectPoints, expectState, noticesOf, openPage, test, TINY } from './demo.ts';
-import { type Line, savedLines } from './savedLines.ts';
+import { address, expectKept, expectPoints, expectState, noticesOf, openPage, test, testInFull, TINY } from './demo.ts';
+import { type Line, savedLines, storedIn } from './savedLines.ts';
 
 /** Settings with which tries get different rewards, so that the weights change. A checkpoint is saved after each step. */
 const SAVED = {
@@ -55,9 +55,7 @@ test('a reload shows the run unchanged, and it continues to the same end; a disc
   await page.locator('.offer').getByRole('button', { name: 'Discard' }).click();
   await expect(page.locator('.offer')).toHaveCount(0);
   await expectPoints(page, 'reward', 0);
-  await page.reload();
-  await expect(page.locator('#rollouts .try').first()).toBeVisible(); // by now the page has looked for saved runs
-  await expect(page.locator('.offer')).toHaveCount(0);
+  await expect.poll(() => storedIn(page, 'runs')).toEqual([]);
 });
 
 test('a run continues automatically when the GPU is lost during a step', async ({ page, engine }) => {
@@ -69,29 +67,29 @@ test('a run continues automatically when the GPU is lost during a step', async (
   expect(await notices()).toMatch(/The GPU was lost at step 3\. Resumed from step 2\./);
 });
 
-test('without storage, the page says so once, continues after a lost GPU, and asks before it is closed', async ({
-  page,
-  engine,
-}) => {
-  await page.addInitScript(() => {
-    StorageManager.prototype.getDirectory = () => Promise.reject(new DOMException('no', 'SecurityError'));
-    IDBFactory.prototype.open = () => {
-      throw new DOMException('no', 'SecurityError');
-    };
-  });
-  engine.upTo(1);
-  engine.fail(2, new DeviceLostError('unknown', 'the test took it'));
-  await startRun(page);
-  await expect(page.getByText(/Resumed from step 1/)).toBeVisible();
-  await expect(page.getByText('Not saved. This window cannot store files')).toHaveCount(1);
-  const asked = page.waitForEvent('dialog');
-  await page.close({ runBeforeUnload: true });
-  const dialog = await asked;
-  expect(dialog.type()).toBe('beforeunload');
-  await dialog.dismiss();
-  engine.open();
-  await expectState(page, 'done');
-});
+testInFull(
+  'without storage, the page says so once, continues after a lost GPU, and asks before it is closed',
+  async ({ page, engine }) => {
+    await page.addInitScript(() => {
+      StorageManager.prototype.getDirectory = () => Promise.reject(new DOMException('no', 'SecurityError'));
+      IDBFactory.prototype.open = () => {
+        throw new DOMException('no', 'SecurityError');
+      };
+    });
+    engine.upTo(1);
+    engine.fail(2, new DeviceLostError('unknown', 'the test took it'));
+    await startRun(page);
+    await expect(page.getByText(/Resumed from step 1/)).toBeVisible();
+    await expect(page.getByText('Not saved. This window cannot store files')).toHaveCount(1);
+    const asked = page.waitForEvent('dialog');
+    await page.close({ runBeforeUnload: true });
+    const dialog = await asked;
+    expect(dialog.type()).toBe('beforeunload');
+    await dialog.dismiss();
+    engine.open();
+    await expectState(page, 'done');
+  },
+);
 
 test('a full disk is reported with bytes, the run continues, and is saved again when there is space', async ({
   page,

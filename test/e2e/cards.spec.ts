@@ -2,11 +2,24 @@
 
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import { expect } from '@playwright/test';
+import { expect, type Page } from '@playwright/test';
 import { ggufModel } from '../../src/extensions/gguf/index.ts';
 import { readCheckpoint } from '../../src/node.ts';
 import { startHub, portOf } from '../hubServer.ts';
-import { address, expectPoints, expectState, onlyOnReal, testInFull, openPage, roundTrip, test, TINY } from './demo.ts';
+import { storedIn } from './savedLines.ts';
+import {
+  address,
+  expectPoints,
+  expectState,
+  isFull,
+  onlyOnReal,
+  testInFull,
+  stepInFull,
+  openPage,
+  roundTrip,
+  test,
+  TINY,
+} from './demo.ts';
 
 /** Returns the shipped model as a GGUF file. */
 const shippedGguf = async () =>
@@ -41,7 +54,7 @@ test('cards are a radio group by keyboard, say what a run costs here, and choose
   await expect(card(/^Backwards/)).toBeChecked();
   await expect(page.locator('#plan')).toContainText('about 16 min here');
 
-  await test.step('an adapter that is not known yet is timed while the page idles', async () => {
+  await stepInFull('an adapter that is not known yet is timed while the page idles', async () => {
     engine.open();
     await page.evaluate(() => localStorage.clear());
     await page.goto(address());
@@ -53,7 +66,7 @@ test('cards are a radio group by keyboard, say what a run costs here, and choose
   });
 });
 
-test('"Your model" without a model starts nothing, and the address reopens that card', async ({ page }) => {
+testInFull('"Your model" without a model starts nothing, and the address reopens that card', async ({ page }) => {
   await openPage(page, { config: 'reverse-text' });
   const [start, card] = [page.getByRole('button', { name: 'Start' }), page.getByRole('radio', { name: /^Your model/ })];
   await card.check();
@@ -210,60 +223,48 @@ const UNREADABLE = {
   },
 };
 
-test('a model that cannot be read is named with the reason and with what to do, on the card and at Start', async ({
-  page,
-}) => {
-  let now = '';
-  const server = createServer((_, response) => {
-    if (now !== 'forbids other sites') response.setHeader('access-control-allow-origin', '*');
-    if (now === 'is down') response.destroy();
-    else if (now === 'lacks it') response.writeHead(404).end();
-    else response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>hub</title>');
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const endpoint = `http://127.0.0.1:${portOf(server)}`;
-  await openPage(page, { hub: endpoint });
-  await page.getByRole('radio', { name: /^Your model/ }).check();
-  const [field, problem] = [page.getByLabel('Model name on the Hub'), page.locator('.hub .field-problem')];
-  for (const [what, said] of Object.entries(UNREADABLE)) {
-    now = what;
-    await field.fill('org/tiny');
-    await field.press('Enter');
-    await expect(problem).toContainText(said.name);
-    await expect(problem).toContainText(/^org\/tiny: http/);
-    await field.fill(`${endpoint}/tiny.gguf`);
-    await field.press('Enter');
-    await expect(problem).toHaveText(`${endpoint}/tiny.gguf ${said.file}`);
-  }
-  now = 'forbids other sites';
-  await openPage(page, { ...TINY, hub: endpoint, 'model.path': 'org/tiny' });
-  await page.getByRole('button', { name: 'Start' }).click();
-  await expect(page.locator('.notice.error')).toHaveText(
-    `org/tiny: ${endpoint} ${UNREADABLE['forbids other sites'].name}`,
-  );
-  server.close();
-  server.closeAllConnections();
-});
-
-test('a .gguf file: refused in a sentence, or its sizes are told, it is kept, and a run trains it', async ({
-  page,
-}) => {
-  const bytes = Buffer.from(await shippedGguf());
-  const choose = (name: string, buffer: Buffer) =>
-    page.getByLabel('Or choose a .gguf file').setInputFiles({ name, mimeType: 'application/octet-stream', buffer });
-  await openPage(page);
-  await page.getByRole('radio', { name: /^Your model/ }).check();
-  await choose('cut.gguf', bytes.subarray(0, -100));
-  await expect(page.locator('.field-problem')).toHaveText(
-    /^cut\.gguf has .* The file is truncated: download it again\.$/,
-  );
-  const kept = () =>
-    page.evaluate(async () => {
-      const root = await navigator.storage.getDirectory();
-      const names: string[] = [];
-      for await (const name of (await root.getDirectoryHandle('gguf', { create: true })).keys()) names.push(name);
-      return names;
+testInFull(
+  'a model that cannot be read is named with the reason and with what to do, on the card and at Start',
+  async ({ page }) => {
+    let now = '';
+    const server = createServer((_, response) => {
+      if (now !== 'forbids other sites') response.setHeader('access-control-allow-origin', '*');
+      if (now === 'is down') response.destroy();
+      else if (now === 'lacks it') response.writeHead(404).end();
+      else response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>hub</title>');
     });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const endpoint = `http://127.0.0.1:${portOf(server)}`;
+    await openPage(page, { hub: endpoint });
+    await page.getByRole('radio', { name: /^Your model/ }).check();
+    const [field, problem] = [page.getByLabel('Model name on the Hub'), page.locator('.hub .field-problem')];
+    for (const [what, said] of Object.entries(UNREADABLE)) {
+      now = what;
+      await field.fill('org/tiny');
+      await field.press('Enter');
+      await expect(problem).toContainText(said.name);
+      await expect(problem).toContainText(/^org\/tiny: http/);
+      await field.fill(`${endpoint}/tiny.gguf`);
+      await field.press('Enter');
+      await expect(problem).toHaveText(`${endpoint}/tiny.gguf ${said.file}`);
+    }
+    now = 'forbids other sites';
+    await openPage(page, { ...TINY, hub: endpoint, 'model.path': 'org/tiny' });
+    await page.getByRole('button', { name: 'Start' }).click();
+    await expect(page.locator('.notice.error')).toHaveText(
+      `org/tiny: ${endpoint} ${UNREADABLE['forbids other sites'].name}`,
+    );
+    server.close();
+    server.closeAllConnections();
+  },
+);
+
+/** Expects that a window without storage, and one without space, says so and keeps no part of a model's file. */
+async function expectUnstored(
+  page: Page,
+  choose: (name: string, buffer: Buffer) => Promise<void>,
+  bytes: Buffer,
+): Promise<void> {
   // Safari before 26, then a private window.
   for (const [of, name] of [
     ['FileSystemFileHandle', 'createWritable'],
@@ -286,7 +287,22 @@ test('a .gguf file: refused in a sentence, or its sizes are told, it is kept, an
   });
   await choose('My tiny.gguf', bytes);
   await expect(page.locator('.field-problem')).toContainText('The browser has no space left for My-tiny.gguf');
-  expect(await kept(), 'a part of the file').toEqual([]);
+  expect(await storedIn(page, 'gguf'), 'a part of the file').toEqual([]);
+}
+
+test('a .gguf file: refused in a sentence, or its sizes are told, it is kept, and a run trains it', async ({
+  page,
+}) => {
+  const bytes = Buffer.from(await shippedGguf());
+  const choose = (name: string, buffer: Buffer) =>
+    page.getByLabel('Or choose a .gguf file').setInputFiles({ name, mimeType: 'application/octet-stream', buffer });
+  await openPage(page);
+  await page.getByRole('radio', { name: /^Your model/ }).check();
+  await choose('cut.gguf', bytes.subarray(0, -100));
+  await expect(page.locator('.field-problem')).toHaveText(
+    /^cut\.gguf has .* The file is truncated: download it again\.$/,
+  );
+  if (isFull) await expectUnstored(page, choose, bytes);
   const dropped = await page.evaluateHandle((content) => {
     const transfer = new DataTransfer();
     const letters = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));

@@ -77,6 +77,11 @@ export const testIf = (isEveryday: boolean): typeof test.only => (isFull || isEv
 /** Declares a test of behaviour that the everyday tests cover in another way. */
 export const testInFull = testIf(false);
 
+/** A step of an everyday test that only --full runs. */
+export const stepInFull = async (title: string, body: () => Promise<void> | void): Promise<void> => {
+  if (isFull) await test.step(title, body);
+};
+
 /** Skips the test on a scripted engine. Called in the first line of a `testInFull` that is only about a real engine. */
 export const onlyOnReal = (): void =>
   base.skip(base.info().project.name !== 'real', 'a real engine takes minutes: npm test -- --full');

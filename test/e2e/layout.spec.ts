@@ -6,6 +6,7 @@ import {
   address,
   expectKept,
   expectNoSideScroll,
+  isFull,
   expectPoints,
   expectState,
   openDrawer,
@@ -121,7 +122,7 @@ for (const size of SIZES)
       await look.focus();
       await page.evaluate('shifts.sum = 0');
       await watchTries(page);
-      for (const step of [2, 3, 4]) {
+      for (const step of isFull ? [2, 3, 4] : [2, 3]) {
         await engine.endStep(step);
         await expect(page.locator('#rollouts .picker .label')).toContainText(`Step ${step},`);
       }
@@ -134,6 +135,7 @@ for (const size of SIZES)
       expect(await shifts(page)).toBeLessThanOrEqual(0.02);
       await expect(look, 'the focus stays on the button').toBeFocused();
 
+      if (!isFull) return;
       await expectKept(page, 4);
       page.on('dialog', (dialog) => void dialog.accept());
       await page.reload();

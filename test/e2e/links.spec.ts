@@ -1,7 +1,7 @@
 /** Tests links: the address follows the settings, a link can contain a result, and opening a link starts nothing automatically. */
 
 import { expect, type Page } from '@playwright/test';
-import { address, expectPoints, expectState, openPage, roundTrip, test, TINY } from './demo.ts';
+import { address, expectPoints, expectState, openPage, roundTrip, test, testInFull, TINY } from './demo.ts';
 import { encodeResult } from '../../demo/state/address/share.ts';
 import type { RunChange } from '../../demo/storage/runChanges.ts';
 
@@ -132,35 +132,38 @@ test('"Run it here" trains by the settings of the link, and the link of that run
   await expectPoints(page, 'reward', 2);
 });
 
-test('a run whose reward was replaced says so: in its notice, on its card, in its link, and at the next start', async ({
-  page,
-  context,
-}) => {
-  await context.grantPermissions(['clipboard-read', 'clipboard-write']);
-  await openPage(page, { ...TINY, 'trainer.testFreq': 1 });
-  await page.getByRole('button', { name: 'Change reward, loss or tools during the run' }).click();
-  await page.getByLabel('Preset').selectOption('reward guessing');
-  await page.getByRole('button', { name: 'Apply' }).click();
-  const notice = page.locator('.notice.replaced');
-  await expect(notice).toContainText('The next run starts with another reward: reward guessing');
-  await page.getByRole('button', { name: 'Start', exact: true }).click();
-  await expectState(page, 'done');
-  await expect(notice, 'it stays for the next run').toContainText('The next run starts with another reward');
-  const said = 'Reward replaced by "reward guessing" at step 1';
-  await expect(page.locator('#result canvas')).toHaveAttribute('aria-label', new RegExp(said));
-  await page.getByRole('button', { name: 'Copy link' }).click();
-  await expect(page.getByText(/^Copied: /)).toBeVisible();
-  const link = await page.evaluate(() => navigator.clipboard.readText());
-  await notice.getByRole('button', { name: 'Undo' }).click();
-  await expect(notice).toHaveCount(0);
-  await page.getByRole('button', { name: 'New run' }).click();
-  await expectState(page, 'done');
-  await expect(page.locator('#result canvas')).toHaveAttribute('aria-label', /^(?![^]*replaced)/);
+testInFull(
+  'a run whose reward was replaced says so: in its notice, on its card, in its link, and at the next start',
+  async ({ page, context }) => {
+    await context.grantPermissions(['clipboard-read', 'clipboard-write']);
+    await openPage(page, { ...TINY, 'trainer.testFreq': 1 });
+    await page.getByRole('button', { name: 'Change reward, loss or tools during the run' }).click();
+    await page.getByLabel('Preset').selectOption('reward guessing');
+    await page.getByRole('button', { name: 'Apply' }).click();
+    const notice = page.locator('.notice.replaced');
+    await expect(notice).toContainText('The next run starts with another reward: reward guessing');
+    await page.getByRole('button', { name: 'Start', exact: true }).click();
+    await expectState(page, 'done');
+    await expect(notice, 'it stays for the next run').toContainText('The next run starts with another reward');
+    const said = 'Reward replaced by "reward guessing" at step 1';
+    await expect(page.locator('#result canvas')).toHaveAttribute('aria-label', new RegExp(said));
+    await page.getByRole('button', { name: 'Copy link' }).click();
+    await expect(page.getByText(/^Copied: /)).toBeVisible();
+    const link = await page.evaluate(() => navigator.clipboard.readText());
+    await notice.getByRole('button', { name: 'Undo' }).click();
+    await expect(notice).toHaveCount(0);
+    await page.getByRole('button', { name: 'New run' }).click();
+    await expectState(page, 'done');
+    await expect(page.locator('#result canvas')).toHaveAttribute('aria-label', /^(?![^]*replaced)/);
 
-  await page.goto('about:blank');
-  await page.goto(link);
-  await expect(page.getByRole('region', { name: 'Shared run' })).toContainText(said);
-  await page.getByRole('button', { name: 'Run it here with these changes' }).click();
-  await expectState(page, 'done');
-  await expect(page.locator('#result canvas'), 'the rule was repeated').toHaveAttribute('aria-label', new RegExp(said));
-});
+    await page.goto('about:blank');
+    await page.goto(link);
+    await expect(page.getByRole('region', { name: 'Shared run' })).toContainText(said);
+    await page.getByRole('button', { name: 'Run it here with these changes' }).click();
+    await expectState(page, 'done');
+    await expect(page.locator('#result canvas'), 'the rule was repeated').toHaveAttribute(
+      'aria-label',
+      new RegExp(said),
+    );
+  },
+);

@@ -21,28 +21,29 @@ import {
 } from './demo.ts';
 import { downloadedLines } from './savedLines.ts';
 
-test("a software adapter is named prominently; another algorithm uses its own clip range, not the file's", async ({
-  page,
-}) => {
-  await openPage(page);
-  const adapter = page.locator('#adapter');
-  await expect(adapter).toHaveAttribute('data-software', /true|false/);
-  await expect(adapter).not.toBeEmpty();
-  const isSoftware = (await adapter.getAttribute('data-software')) === 'true';
-  await expect(page.getByText('Software adapter:')).toHaveCount(isSoftware ? 1 : 0);
+testInFull(
+  "a software adapter is named prominently; another algorithm uses its own clip range, not the file's",
+  async ({ page }) => {
+    await openPage(page);
+    const adapter = page.locator('#adapter');
+    await expect(adapter).toHaveAttribute('data-software', /true|false/);
+    await expect(adapter).not.toBeEmpty();
+    const isSoftware = (await adapter.getAttribute('data-software')) === 'true';
+    await expect(page.getByText('Software adapter:')).toHaveCount(isSoftware ? 1 : 0);
 
-  const summary = page.locator('.summary');
-  await expect(summary).toContainText('clip 0.2 / 0.28');
-  await page.getByText('More settings').click();
-  await page.getByLabel('Algorithm').selectOption('gspo');
-  await expect(summary).toContainText('loss gspo, seq-mean-token-mean');
-  await expect(summary).toContainText('clip 0.0003 / 0.0004');
-  await page.getByLabel('Algorithm').selectOption('grpo');
-  await page.getByLabel('Loss', { exact: true }).selectOption('cispo');
-  await expect(summary).toContainText('loss cispo');
-  await page.getByRole('textbox', { name: 'Steps' }).fill('ten');
-  await expect(page.getByRole('alert')).toContainText('Steps is "ten"');
-});
+    const summary = page.locator('.summary');
+    await expect(summary).toContainText('clip 0.2 / 0.28');
+    await page.getByText('More settings').click();
+    await page.getByLabel('Algorithm').selectOption('gspo');
+    await expect(summary).toContainText('loss gspo, seq-mean-token-mean');
+    await expect(summary).toContainText('clip 0.0003 / 0.0004');
+    await page.getByLabel('Algorithm').selectOption('grpo');
+    await page.getByLabel('Loss', { exact: true }).selectOption('cispo');
+    await expect(summary).toContainText('loss cispo');
+    await page.getByRole('textbox', { name: 'Steps' }).fill('ten');
+    await expect(page.getByRole('alert')).toContainText('Steps is "ten"');
+  },
+);
 
 test('until Start can be pressed the page requests only what its HTML names, and a recipe', async ({ page }) => {
   onlyBuilt();
@@ -102,7 +103,8 @@ test('a browser that refuses an adapter, or never answers, is reported after 10 
   await expect(page.getByText('The browser refused to name a GPU: GPU process crashed. Restart')).toBeVisible();
 });
 
-test('over http from another machine, the page says why it cannot train', async ({ page, baseURL }) => {
+/** Opens the page under another machine's name, without TLS. Returns the errors of its scripts. */
+async function serveOverHttp(page: Page, baseURL: string | undefined): Promise<string[]> {
   const errors: string[] = [];
   page.on('pageerror', (error) => errors.push(error.message));
   await page.route('http://teacher.test/**', async (route) => {
@@ -111,9 +113,19 @@ test('over http from another machine, the page says why it cannot train', async 
   });
   await page.goto('http://teacher.test/');
   await expectState(page, 'no-gpu');
+  return errors;
+}
+
+test('over http from another machine, the page says why it cannot train', async ({ page, baseURL }) => {
+  const errors = await serveOverHttp(page, baseURL);
   await expect(page.getByText('loaded over plain http from another machine')).toBeVisible();
   await expect(page.getByRole('region', { name: 'Recorded run' })).toBeVisible();
+  expect(errors).toEqual([]);
+  await page.unrouteAll({ behavior: 'ignoreErrors' }); // parts that are still being loaded
+});
 
+testInFull('over http from another machine, runs are opened and links are read', async ({ page, baseURL }) => {
+  const errors = await serveOverHttp(page, baseURL);
   await test.step('a run is opened from its .zip, and a result is copied by hand', async () => {
     const run = new Map([
       ['config.yaml', readFileSync('configs/gsm8k-tool.yaml')],
@@ -152,7 +164,7 @@ const POLICIES: Readonly<Record<string, RegExp>> = {
 };
 
 for (const [policy, said] of Object.entries(POLICIES))
-  testIf(policy.startsWith('connect'))(
+  testInFull(
     `under a host's policy a bad setting can be corrected, the page trains, and rules work or name what the policy lacks: ${policy}`,
     async ({ page }) => {
       if (policy.startsWith('default')) onlyBuilt(); // the development server writes styles into the page
@@ -239,7 +251,7 @@ test('the page starts while it warms up, pauses, resumes, stops after a step, an
   await expect(page.getByText('Stopped during a step.')).toBeVisible();
 });
 
-test('a stop that is requested before the run exists takes effect', async ({ page }) => {
+testInFull('a stop that is requested before the run exists takes effect', async ({ page }) => {
   let arrive = () => {};
   const asked = new Promise<void>((resolve) => (arrive = resolve));
   await page.route(/\/run(\.ts|-)/, async (route) => {
@@ -254,7 +266,7 @@ test('a stop that is requested before the run exists takes effect', async ({ pag
   await expect(page.getByText('Stopped during a step.')).toBeVisible();
 });
 
-test('an engine that dies repeatedly is reported, and the run can be continued', async ({ page, engine }) => {
+testInFull('an engine that dies repeatedly is reported, and the run can be continued', async ({ page, engine }) => {
   engine.upTo(1);
   // The page waits for some seconds before it opens another engine. Here these waits take no time.
   await page.addInitScript(() => {
@@ -452,17 +464,18 @@ test('numbers that are not finite end the run, with the step and the reason', as
   await expect(notice).toContainText('actor.optim.lr');
 });
 
-test('a rubric in the config, decided by another checkpoint in the worker: a curve of each criterion', async ({
-  page,
-}) => {
-  const rubric = { prompt: '{response} {criterion}', criteria: [{ name: 'brief', description: 'Is it brief?' }] };
-  const judge = { 'reward.rubric': JSON.stringify(rubric), 'reward.judge.checkpoint': 'checkpoints/gsm8k-tool' };
-  await openPage(page, { ...TINY, steps: 2, ...judge });
-  await page.getByRole('button', { name: 'Start' }).click();
-  await expectState(page, 'done');
-  await expectPoints(page, 'reward/brief/mean', 2);
-  await expectInk(page, 'reward/brief/mean');
-  const [line] = (await downloadedLines(page)).filter((metrics) => 'reward/brief/mean' in metrics);
-  expect(line['reward/brief/mean']).toBeGreaterThan(0);
-  expect(line['reward/brief/mean']).toBeLessThan(1);
-});
+testInFull(
+  'a rubric in the config, decided by another checkpoint in the worker: a curve of each criterion',
+  async ({ page }) => {
+    const rubric = { prompt: '{response} {criterion}', criteria: [{ name: 'brief', description: 'Is it brief?' }] };
+    const judge = { 'reward.rubric': JSON.stringify(rubric), 'reward.judge.checkpoint': 'checkpoints/gsm8k-tool' };
+    await openPage(page, { ...TINY, steps: 2, ...judge });
+    await page.getByRole('button', { name: 'Start' }).click();
+    await expectState(page, 'done');
+    await expectPoints(page, 'reward/brief/mean', 2);
+    await expectInk(page, 'reward/brief/mean');
+    const [line] = (await downloadedLines(page)).filter((metrics) => 'reward/brief/mean' in metrics);
+    expect(line['reward/brief/mean']).toBeGreaterThan(0);
+    expect(line['reward/brief/mean']).toBeLessThan(1);
+  },
+);

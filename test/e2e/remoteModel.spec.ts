@@ -61,29 +61,28 @@ test('a broken download is shown and resumed, and not repeated later', async ({ 
   expect(bytesAsked()).toEqual([]);
 });
 
-test('a run resumed without its hub in the address is asked and shared with its hub', async ({
-  page,
-  context,
-  engine,
-}) => {
-  await context.grantPermissions(['clipboard-read', 'clipboard-write']);
-  engine.upTo(1);
-  await openPage(page, { ...TINY, 'model.path': 'org/tiny', hub: hub.endpoint, 'trainer.saveFreq': 1 });
-  await page.getByRole('button', { name: 'Start' }).click();
-  await expectStep(page, 1);
-  await expectKept(page, 1);
-  engine.open();
-  await openPage(page, TINY);
-  await page.locator('.offer').getByRole('button', { name: 'Resume' }).click();
-  await expectState(page, 'done');
-  await page.getByRole('textbox', { name: /Your problem/ }).fill('How much is 6 * 7?');
-  await page.getByRole('textbox', { name: /Your problem/ }).press('Enter');
-  await expect(page.locator('#ask .exchange')).toHaveCount(1);
-  await page.getByRole('button', { name: 'Copy link' }).click();
-  await expect(page.getByText(/^Copied: settings and curves/)).toBeVisible();
-  const link = new URL(await page.evaluate(() => navigator.clipboard.readText()));
-  expect(link.searchParams.get('hub')).toBe(hub.endpoint);
-});
+testInFull(
+  'a run resumed without its hub in the address is asked and shared with its hub',
+  async ({ page, context, engine }) => {
+    await context.grantPermissions(['clipboard-read', 'clipboard-write']);
+    engine.upTo(1);
+    await openPage(page, { ...TINY, 'model.path': 'org/tiny', hub: hub.endpoint, 'trainer.saveFreq': 1 });
+    await page.getByRole('button', { name: 'Start' }).click();
+    await expectStep(page, 1);
+    await expectKept(page, 1);
+    engine.open();
+    await openPage(page, TINY);
+    await page.locator('.offer').getByRole('button', { name: 'Resume' }).click();
+    await expectState(page, 'done');
+    await page.getByRole('textbox', { name: /Your problem/ }).fill('How much is 6 * 7?');
+    await page.getByRole('textbox', { name: /Your problem/ }).press('Enter');
+    await expect(page.locator('#ask .exchange')).toHaveCount(1);
+    await page.getByRole('button', { name: 'Copy link' }).click();
+    await expect(page.getByText(/^Copied: settings and curves/)).toBeVisible();
+    const link = new URL(await page.evaluate(() => navigator.clipboard.readText()));
+    expect(link.searchParams.get('hub')).toBe(hub.endpoint);
+  },
+);
 
 testInFull('a download of a closed page is resumed when the page is opened again', async ({ page }) => {
   onlyOnReal();

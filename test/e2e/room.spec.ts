@@ -136,7 +136,7 @@ test.describe('with TLS', () => {
   );
 });
 
-test('our page respects a refusal, and reports errors of code, server and address', async ({ page }) => {
+testInFull('our page respects a refusal, and reports errors of code, server and address', async ({ page }) => {
   const room = await TestRoom.start();
   const { webSocket: webSocketUrl } = room.server;
   const problem = region(page).locator('.notice.error');
@@ -172,7 +172,7 @@ test('our page respects a refusal, and reports errors of code, server and addres
   }
 });
 
-test('a closed tab returns its groups immediately', async ({ page, engine }) => {
+testInFull('a closed tab returns its groups immediately', async ({ page, engine }) => {
   engine.upTo(0, 'turn');
   // The page can hold a third group, and requests one all the time.
   const real = await realRoom({ problems: 2 });

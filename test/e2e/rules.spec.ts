@@ -16,7 +16,7 @@ import {
   fromStep,
 } from './demo.ts';
 
-test('typed text is kept even if effects run late, and the page responds to it', async ({ page }) => {
+testInFull('typed text is kept even if effects run late, and the page responds to it', async ({ page }) => {
   // Simulates a busy device: effects that Preact delays until after a frame run only when more letters have been typed.
   await page.addInitScript(() => {
     const { setTimeout, clearTimeout, requestAnimationFrame, cancelAnimationFrame } = window;
@@ -78,10 +78,8 @@ async function write(page: Page, label: string, code: string): Promise<void> {
   await page.keyboard.insertText(code);
 }
 
-test('an error in a reward is marked at its line; corrected, the reward applies from the next step; settings change too; the run stores all changes', async ({
-  page,
-  engine,
-}) => {
+/** Trains five steps: from step 3 by an own reward, whose first text has an error, and from step 5 at another learning rate. */
+async function trainByOwnReward(page: Page, engine: TestGate): Promise<void> {
   engine.upTo(1);
   await openPage(page, { ...TINY, steps: 8 });
   await page.getByRole('button', { name: 'Start' }).click();
@@ -133,7 +131,15 @@ test('an error in a reward is marked at its line; corrected, the reward applies 
   engine.open();
   await expectState(page, 'done');
   await expectPoints(page, 'reward', 5);
+}
 
+test('an error in a reward is marked at its line; corrected, the reward applies from the next step; settings change too', ({
+  page,
+  engine,
+}) => trainByOwnReward(page, engine));
+
+testInFull('a run stores its changes: replayed, resumed and opened from a file', async ({ page, engine }) => {
+  await trainByOwnReward(page, engine);
   const changed = page.getByRole('list', { name: 'Changes' });
   await test.step('done again, steps go by what came in at them, and come out the same', async () => {
     await page.getByRole('slider', { name: 'Step' }).fill('5');

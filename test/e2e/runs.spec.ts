@@ -11,6 +11,7 @@ import {
   openDrawer,
   openPage,
   test,
+  stepInFull,
   TINY,
 } from './demo.ts';
 
@@ -39,7 +40,7 @@ test('a second run is shown next to the first, and forked', async ({ page }) => 
     await expect(page.getByRole('button', { name: 'Show Calm' })).toBeVisible();
   });
 
-  await test.step('asked why it does not learn: what webgrpo doctor prints', async () => {
+  await stepInFull('asked why it does not learn: what webgrpo doctor prints', async () => {
     await page.getByLabel('Why Calm does not learn').click();
     await expect(rows.nth(1).locator('.diagnosis')).toHaveText(/\(\w+-\w+\)\.|^Nothing found in 3 steps\./);
   });
@@ -56,7 +57,7 @@ test('a second run is shown next to the first, and forked', async ({ page }) => 
     await expect(chart.locator('tbody tr')).toHaveCount(3);
   });
 
-  await test.step('opened values do not stretch the chart beside them', async () => {
+  await stepInFull('opened values do not stretch the chart beside them', async () => {
     const gap = () =>
       page.locator('figure[data-chart="pass"]').evaluate((figure) => {
         const top = figure.querySelector('.values')!.getBoundingClientRect().top;
@@ -67,7 +68,7 @@ test('a second run is shown next to the first, and forked', async ({ page }) => 
     expect(await gap()).toBe(before);
   });
 
-  await test.step('the pointer is shown in all curves, over steps or seconds', async () => {
+  await stepInFull('the pointer is shown in all curves, over steps or seconds', async () => {
     const at = page.locator('figure[data-chart="length"] .change');
     const plot = page.locator('figure[data-chart="entropy"] .plot');
     await plot.hover();
@@ -108,7 +109,7 @@ test('a second run is shown next to the first, and forked', async ({ page }) => 
     }).toPass();
   });
 
-  await test.step('on a phone, nothing lies beside the screen', async () => {
+  await stepInFull('on a phone, nothing lies beside the screen', async () => {
     await page.setViewportSize({ width: 360, height: 800 });
     const wide = () =>
       page.evaluate(() =>

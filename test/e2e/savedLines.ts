@@ -20,6 +20,15 @@ export const untimed = (lines: Line[]): Line[] =>
     (line) => Object.fromEntries(Object.entries(line).filter(([name]) => !/^(timing|perf)/.test(name))) as Line,
   );
 
+/** Returns the names in a folder of the browser's files. */
+export const storedIn = (page: Page, folder: string): Promise<string[]> =>
+  page.evaluate(async (folder) => {
+    const root = await navigator.storage.getDirectory();
+    const names: string[] = [];
+    for await (const name of (await root.getDirectoryHandle(folder, { create: true })).keys()) names.push(name);
+    return names;
+  }, folder);
+
 /** Returns metrics.jsonl of the newest run in the browser's files, without timings. */
 export async function savedLines(page: Page): Promise<Line[]> {
   const text = await page.evaluate(async () => {

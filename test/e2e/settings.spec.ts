@@ -1,7 +1,7 @@
 /** Tests the settings form: wrong fields show an error next to them, and Start waits for valid settings. */
 
 import { expect } from '@playwright/test';
-import { expectNoSideScroll, expectPoints, expectState, expectStep, openPage, test, TINY } from './demo.ts';
+import { expectNoSideScroll, expectPoints, expectState, expectStep, openPage, test, testInFull, TINY } from './demo.ts';
 
 test("an error is shown once, next to its field, with the field's label, and Start waits", async ({ page }) => {
   await openPage(page);
@@ -50,19 +50,20 @@ test('a wrong choice in the address is named, and an unknown recipe opens the de
   await expect(page.locator('#adapter')).not.toHaveText('No GPU');
 });
 
-test('Enter in a field starts a run and keeps the focus, and a later typo does not change the finished run', async ({
-  page,
-}) => {
-  await openPage(page, { ...TINY, steps: 2 });
-  const steps = page.getByRole('textbox', { name: 'Steps' });
-  await steps.press('Enter');
-  await expect(page.locator('body')).toHaveAttribute('data-state', /loading|running|done/);
-  await expect(steps).toBeFocused();
-  await expectState(page, 'done');
-  await expect(steps).toBeFocused();
-  await steps.fill('two');
-  await steps.press('Enter');
-  await expectState(page, 'done');
-  await expectStep(page, 2);
-  await expectPoints(page, 'reward', 2);
-});
+testInFull(
+  'Enter in a field starts a run and keeps the focus, and a later typo does not change the finished run',
+  async ({ page }) => {
+    await openPage(page, { ...TINY, steps: 2 });
+    const steps = page.getByRole('textbox', { name: 'Steps' });
+    await steps.press('Enter');
+    await expect(page.locator('body')).toHaveAttribute('data-state', /loading|running|done/);
+    await expect(steps).toBeFocused();
+    await expectState(page, 'done');
+    await expect(steps).toBeFocused();
+    await steps.fill('two');
+    await steps.press('Enter');
+    await expectState(page, 'done');
+    await expectStep(page, 2);
+    await expectPoints(page, 'reward', 2);
+  },
+);

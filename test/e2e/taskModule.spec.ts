@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import { expect, type Page } from '@playwright/test';
-import { expectPoints, expectState, openPage, test, TINY } from './demo.ts';
+import { expectPoints, expectState, openPage, test, testInFull, TINY } from './demo.ts';
 import { portOf } from '../hubServer.ts';
 
 let server: Server;
@@ -43,7 +43,7 @@ test('a link asks before anything is fetched, names the host, and takes no for a
   expect(seen.filter((url) => url.includes(host()))).toEqual([]);
 });
 
-test('a module whose server forbids other sites ends in a sentence that says so', async ({ page }) => {
+testInFull('a module whose server forbids other sites ends in a sentence that says so', async ({ page }) => {
   allowed = false;
   await openPage(page, { ...TINY, task: `http://${host()}/sums.js` });
   await page.getByRole('button', { name: 'Start' }).click();

@@ -1,7 +1,7 @@
 /** Tests an earlier step of a run: its tries, the same step trained again bit for bit, and a fork from that step. */
 
 import { expect, type Page } from '@playwright/test';
-import { expectState, expectStep, openPage, test, testInFull, TINY, fromStep } from './demo.ts';
+import { expectState, expectStep, openPage, test, stepInFull, testInFull, TINY, fromStep } from './demo.ts';
 
 /** Settings with which tries get different rewards, so that the weights change. */
 const THREE = {
@@ -36,7 +36,7 @@ test('a run is taken back to a step, replayed bit for bit, and continued from th
     await expect(slider).toHaveAttribute('aria-valuetext', 'Step 1 of 3, checkpoint');
   });
 
-  await test.step('by keyboard', async () => {
+  await stepInFull('by keyboard', async () => {
     await slider.focus();
     await slider.press('ArrowRight');
     await expect(slider).toHaveAttribute('aria-valuetext', 'Step 2 of 3, checkpoint');
@@ -66,7 +66,7 @@ test('a run is taken back to a step, replayed bit for bit, and continued from th
     await expect(page.locator('#rollouts')).toContainText('Step 2,');
   });
 
-  await test.step('a log that says otherwise is told from it', async () => {
+  await stepInFull('a log that says otherwise is told from it', async () => {
     await slider.fill('3');
     await fromStep(page, /^Replay/);
     await expect(page.locator('.replayed')).toHaveText(/^Step 3 differs from the log in actor\/grad_norm\./);
