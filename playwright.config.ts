@@ -28,6 +28,9 @@ const realEngine = {
 
 const vite = (...words: string[]) => `node node_modules/vite/bin/vite.js ${words.join(' ')}`;
 const at = (port: number) => `--host 127.0.0.1 --port ${port} --strictPort`;
+const { args, ...launch } = webGpuLaunchOptions();
+/** No page reaches a server that is not the test's. A route that aborts such requests would switch the browser's cache off. */
+const launchOptions = { ...launch, args: [...args, '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1'] };
 const url = (port: number) => `http://127.0.0.1:${port}`;
 /** Milliseconds after which a wait counts as hanging. No test depends on the limit. Use a lower one while you write a test. */
 const GUARD = Number(process.env['E2E_GUARD'] ?? 120_000);
@@ -39,7 +42,7 @@ export default defineConfig({
   workers: isFull ? 1 : 2, // --full measures the main thread, which needs the machine to itself
   use: {
     actionTimeout: GUARD,
-    launchOptions: webGpuLaunchOptions(),
+    launchOptions,
   },
   projects: [
     // First, so that no long test is left for one worker at the end.

@@ -184,14 +184,6 @@ const test = base.extend<object, { tab: Tab }>({
   ],
 });
 
-// A route that aborts such requests would switch the browser's cache off.
-test.use({
-  launchOptions: async ({ launchOptions }, use) => {
-    const args = [...launchOptions.args!, '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1'];
-    await use({ ...launchOptions, args });
-  },
-});
-
 for (let seed = FIRST_SEED; seed < FIRST_SEED + WALKS; seed++)
   test(`random actions, sequence ${seed}`, async ({ tab }) => {
     const { page } = tab;
