@@ -2,12 +2,11 @@
 
 import { expect } from '@playwright/test';
 import { encodeResult } from '../../demo/state/address/share.ts';
-import { COLOURS, expectNoViolations } from './axe.ts';
-import { isFull, testInFull, test } from './demo.ts';
+import { expectNoViolations } from './axe.ts';
+import { testInFull, test } from './demo.ts';
 import { expectNarrow, figure, openLessonAt } from './lesson.ts';
 
 const LESSON = '/lessons/7-faults/index.html';
-const COLOURS_NOW = isFull ? COLOURS : { light: COLOURS.light };
 
 // The everyday tests work through lessons 1 and 3, which are built of the same parts.
 testInFull('lesson 7: a run is diagnosed by keyboard alone, and repaired in the tab', async ({ page }) => {
@@ -52,7 +51,7 @@ testInFull('lesson 7: a run is diagnosed by keyboard alone, and repaired in the 
   await expect(figure(page, '7.2').locator('.says')).toContainText(
     'Trained in this tab with data.maxResponseLength=160',
   );
-  await expectNoViolations(page, 'lesson 7', COLOURS_NOW);
+  await expectNoViolations(page, 'lesson 7');
   expect(wrong).toEqual([]);
 });
 
@@ -79,7 +78,7 @@ test('the contents list the lessons, and six questions are asked before and afte
     await after.getByLabel(label).press('Space');
   await after.getByRole('button').press('Enter');
   await expect(page.getByText('Right before: 2 of 6. Right after: 6 of 6.')).toBeVisible();
-  await expectNoViolations(page, 'contents', COLOURS_NOW);
+  await expectNoViolations(page, 'contents');
   await page.getByRole('button', { name: 'Forget everything' }).press('Enter');
   await expect(before).toBeVisible();
   expect(wrong).toEqual([]);
@@ -103,7 +102,7 @@ test('the class board draws the curves of pasted links, and names the damaged on
   );
   await expect(page.locator('.curve.one')).toHaveCount(2);
   await expect(page.locator('.result.wrong')).toContainText('seed 3: The result in this link is damaged');
-  await expectNoViolations(page, 'class board', COLOURS_NOW);
+  await expectNoViolations(page, 'class board');
   await page.getByRole('button', { name: 'Empty the board' }).press('Enter');
   await expect(page.locator('.curve.one')).toHaveCount(0);
   expect(wrong).toEqual([]);
@@ -113,7 +112,7 @@ testInFull('the handout prints on three pages, and the schedule names only lesso
   await openLessonAt(page, '/lessons/handout/index.html');
   const pages = (await page.pdf({ preferCSSPageSize: true })).toString('latin1').match(/\/Type\s*\/Page\b(?!s)/g);
   expect(pages).toHaveLength(3);
-  await expectNoViolations(page, 'handout', COLOURS);
+  await expectNoViolations(page, 'handout');
   await page.goto('/lessons/index.html');
   const numbers = await page
     .locator('[data-lesson]')
@@ -121,7 +120,7 @@ testInFull('the handout prints on three pages, and the schedule names only lesso
   await page.goto('/lessons/teach/index.html');
   const named = (await page.locator('table').first().innerText()).match(/Lesson \d/g)!.map((text) => text.at(-1)!);
   for (const number of named) expect(numbers).toContain(number);
-  await expectNoViolations(page, 'instructor', COLOURS);
+  await expectNoViolations(page, 'instructor');
 });
 
 test.describe('360 px', () => {

@@ -4,8 +4,8 @@
 
 import { expect, type Page } from '@playwright/test';
 import { EXERCISES } from '../../demo/lessons/2-losses/exercises.ts';
-import { COLOURS, expectNoViolations } from './axe.ts';
-import { isFull, testInFull, test } from './demo.ts';
+import { expectNoViolations } from './axe.ts';
+import { testInFull, test } from './demo.ts';
 import { expectNarrow, figure, openLessonAt, solveSome, write } from './lesson.ts';
 
 const LESSON = '/lessons/2-losses/index.html';
@@ -69,7 +69,7 @@ testInFull('lesson 2 is done by keyboard alone, and draws an own loss with the o
   await second.getByRole('button', { name: /^Make the updates here/ }).press('Enter');
   await expect(second.getByText(/^Updated in \d/)).toBeVisible();
   await expect(second.getByText('Sampled and updated in this tab')).toBeVisible();
-  await expectNoViolations(page, 'lesson 2', isFull ? COLOURS : { light: COLOURS.light });
+  await expectNoViolations(page, 'lesson 2');
   expect(wrong).toEqual([]);
 });
 

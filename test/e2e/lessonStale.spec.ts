@@ -4,8 +4,8 @@ import { expect, type Page } from '@playwright/test';
 import { readFileSync } from 'node:fs';
 import { EXERCISES } from '../../demo/lessons/5-stale/exercises.ts';
 import { delaysOf, NUMBERS } from '../../demo/lessons/5-stale/stills.ts';
-import { COLOURS, expectNoViolations } from './axe.ts';
-import { isFull, testInFull, test } from './demo.ts';
+import { expectNoViolations } from './axe.ts';
+import { testInFull, test } from './demo.ts';
 import { expectNarrow, figure, openLessonAt, solveSome, write } from './lesson.ts';
 
 const LESSON = '/lessons/5-stale/index.html';
@@ -47,7 +47,7 @@ testInFull('lesson 5 is done by keyboard alone, and its loop trains three steps 
   await expect(page).toHaveURL(/tool=0/);
 
   await solveSome(page, EXERCISES);
-  await expectNoViolations(page, 'lesson 5', isFull ? COLOURS : { light: COLOURS.light });
+  await expectNoViolations(page, 'lesson 5');
   expect(wrong).toEqual([]);
 });
 

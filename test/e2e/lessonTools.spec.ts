@@ -3,8 +3,8 @@
 import { expect, type Page } from '@playwright/test';
 import { EXERCISES } from '../../demo/lessons/4-tools/exercises.ts';
 import { NUMBERS } from '../../demo/lessons/4-tools/stills.ts';
-import { COLOURS, expectNoViolations } from './axe.ts';
-import { isFull, testInFull, test } from './demo.ts';
+import { expectNoViolations } from './axe.ts';
+import { testInFull, test } from './demo.ts';
 import { expectNarrow, figure, openLessonAt, solveSome, write } from './lesson.ts';
 
 const LESSON = '/lessons/4-tools/index.html';
@@ -84,7 +84,7 @@ testInFull('lesson 4 is done by keyboard alone, and trains on a reward in the ta
   await expect(third.locator('.source')).toContainText('Trained in this tab');
   await third.getByRole('button', { name: 'Stop' }).press('Enter');
   await expect(third.getByText('Stopped.')).toBeVisible();
-  await expectNoViolations(page, 'lesson 4', isFull ? COLOURS : { light: COLOURS.light });
+  await expectNoViolations(page, 'lesson 4');
   expect(wrong).toEqual([]);
 });
 

@@ -5,8 +5,8 @@ import { runnerImport } from 'vite';
 import { EXERCISES } from '../../demo/lessons/1-groups/exercises.ts';
 import type * as under from '../../demo/lessons/under/exercises.ts';
 import { lessons } from '../../scripts/lib/lessons.mjs';
-import { COLOURS, expectNoViolations } from './axe.ts';
-import { isFull, onlyBuilt, test, testIf, testInFull } from './demo.ts';
+import { expectNoViolations } from './axe.ts';
+import { onlyBuilt, test, testIf, testInFull } from './demo.ts';
 import { exercise, expectNarrow, figure, openLessonAt, solve, solveSome, write } from './lesson.ts';
 
 const LESSON = '/lessons/1-groups/index.html';
@@ -40,7 +40,7 @@ test('lesson 1 is done by keyboard alone, and draws a group in the tab', async (
   await expect(first.getByText(/^Drawn in \d/)).toBeVisible();
   await expect(first.locator('.one-try')).toHaveCount(8);
   await expect(first.getByText('Drawn in this tab')).toBeVisible();
-  await expectNoViolations(page, 'lesson 1', isFull ? COLOURS : { light: COLOURS.light });
+  await expectNoViolations(page, 'lesson 1');
   expect(wrong).toEqual([]);
 });
 
@@ -65,7 +65,7 @@ testInFull('the appendix is done by keyboard alone, on a real engine with its li
   const solvable = module.EXERCISES.filter(({ kind }) => isReal || kind !== 'kernel');
   for (const one of solvable) await solve(page, one);
   await expect(page.locator('[data-progress]')).toContainText(`${solvable.length} of 2 exercises solved`);
-  await expectNoViolations(page, 'appendix', COLOURS);
+  await expectNoViolations(page, 'appendix');
   if (isReal) {
     await sentence.getByLabel(/^Your answer/).fill('#### 45');
     await sentence.getByRole('button', { name: /^Compute it twice here/ }).press('Enter');

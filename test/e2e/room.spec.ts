@@ -75,41 +75,42 @@ test.describe('with TLS', () => {
   test.describe('a certificate that the browser trusts', () => {
     test.use({ ignoreHTTPSErrors: true });
 
-    test('our page joins by wss, reports a lost connection, continues when it is back, and can leave without it', async ({
-      page,
-    }) => {
-      const real = await realRoom({ tls: selfSigned(folder) });
-      const { host, samples, rollouter, groups } = real;
-      const status = region(page).getByRole('status');
-      const heardAt = () => [...host.workers.values()][0].heardAt;
-      const lost = 'Connection lost. Reconnecting...';
-      try {
-        const { webSocket: webSocketUrl } = real.room.server;
-        const sockets = await openFor(page, webSocketUrl, real.room.code);
-        await page.getByRole('button', { name: 'Join', exact: true }).click();
-        await expect(status).toHaveText('Working for the room.');
-        await real.room.server.stop('SIGKILL');
-        await expect(status).toHaveText(lost);
-        await expect(status).toHaveClass('notice warning');
-        await real.room.crash();
-        await expect(status).toHaveText('Working for the room.');
-        // A group that is given before both ends are back is lost, and offered again only after the room's ackWaitMs.
-        const back = Date.now();
-        await expect.poll(heardAt).toBeGreaterThan(back);
-        await rollouter.start(groups.slice(0, 2));
-        await expect.poll(() => samples.length).toBe(4);
-        await real.room.server.stop('SIGKILL');
-        await expect(status).toHaveText(lost);
-        await page.getByRole('button', { name: 'Leave' }).click();
-        await expect(tile(page, 'Status')).toHaveText('Not in the room');
-        await expect(status).toHaveText('This machine has left the room.');
-        expect(new Set(sockets.map((url) => new URL(url).origin))).toEqual(new Set([webSocketUrl]));
-        expect(webSocketUrl).toMatch(/^wss:/);
-        await real.room.crash();
-      } finally {
-        await real.end();
-      }
-    });
+    testInFull(
+      'our page joins by wss, reports a lost connection, continues when it is back, and can leave without it',
+      async ({ page }) => {
+        const real = await realRoom({ tls: selfSigned(folder) });
+        const { host, samples, rollouter, groups } = real;
+        const status = region(page).getByRole('status');
+        const heardAt = () => [...host.workers.values()][0].heardAt;
+        const lost = 'Connection lost. Reconnecting...';
+        try {
+          const { webSocket: webSocketUrl } = real.room.server;
+          const sockets = await openFor(page, webSocketUrl, real.room.code);
+          await page.getByRole('button', { name: 'Join', exact: true }).click();
+          await expect(status).toHaveText('Working for the room.');
+          await real.room.server.stop('SIGKILL');
+          await expect(status).toHaveText(lost);
+          await expect(status).toHaveClass('notice warning');
+          await real.room.crash();
+          await expect(status).toHaveText('Working for the room.');
+          // A group that is given before both ends are back is lost, and offered again only after the room's ackWaitMs.
+          const back = Date.now();
+          await expect.poll(heardAt).toBeGreaterThan(back);
+          await rollouter.start(groups.slice(0, 2));
+          await expect.poll(() => samples.length).toBe(4);
+          await real.room.server.stop('SIGKILL');
+          await expect(status).toHaveText(lost);
+          await page.getByRole('button', { name: 'Leave' }).click();
+          await expect(tile(page, 'Status')).toHaveText('Not in the room');
+          await expect(status).toHaveText('This machine has left the room.');
+          expect(new Set(sockets.map((url) => new URL(url).origin))).toEqual(new Set([webSocketUrl]));
+          expect(webSocketUrl).toMatch(/^wss:/);
+          await real.room.crash();
+        } finally {
+          await real.end();
+        }
+      },
+    );
   });
 
   testInFull(
