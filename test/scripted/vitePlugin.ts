@@ -34,6 +34,12 @@ const answer: Connect.SimpleHandleFunction = ({ headers, url }, response) => {
   else response.writeHead(307, { location: `http://127.0.0.1:${port}${url}` }).end();
 };
 
+/** Vite's preview server compresses every response again, for browsers on the same machine. */
+const uncompressed: Connect.NextHandleFunction = ({ headers }, _, next) => {
+  delete headers['accept-encoding'];
+  next();
+};
+
 const scriptedWorker = (): Plugin => ({
   name: 'scripted-worker',
   enforce: 'pre',
@@ -54,7 +60,7 @@ export function scriptedPage(mode: string): Plugin[] {
     }),
     transformIndexHtml: { order: 'pre', handler: () => [{ tag: 'script', children: ADAPTER, injectTo: 'head' }] },
     configureServer: ({ middlewares }) => void middlewares.use('/scripted-engine', answer),
-    configurePreviewServer: ({ middlewares }) => void middlewares.use('/scripted-engine', answer),
+    configurePreviewServer: ({ middlewares }) => void middlewares.use(uncompressed).use('/scripted-engine', answer),
   };
   return [scriptedWorker(), page];
 }
