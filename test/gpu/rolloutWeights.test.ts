@@ -59,8 +59,11 @@ const FORMS: [string, Partial<EngineSpec>][] = [
   ['a head of its own', { config: { ...specOf().config, tieWordEmbeddings: false, qkvBias: true } }],
 ];
 
-/** Forms of weights that are tested only in --full: only adapters are copied, whatever format they are over. */
-const IN_FULL = ['adapters over int8', 'adapters over float16'];
+/**
+ * Forms of weights that are tested only in --full: only adapters are copied, whatever format they are over, and a model with a head of its own
+ * copies every weight.
+ */
+const IN_FULL = ['every weight', 'adapters over int8', 'adapters over float16'];
 const CHOSEN = FORMS.filter(([name]) => isFull || !IN_FULL.includes(name));
 
 describe.each(CHOSEN)('a copy: %s', { timeout: 240_000 }, (_, form) => {

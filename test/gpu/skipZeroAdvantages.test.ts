@@ -125,10 +125,12 @@ const trainedTokens = (groups: number[]) =>
     );
 const ALL = [0, 1, 2, 3, 4, 5];
 
-describe.each([
+/** The updater leaves rows out before the model sees them, so the everyday tests train only all weights. */
+const TRAINED: [string, object][] = [
   ['all weights', {}],
   ['LoRA with checkpointing', { loraRank: 4, enableGradientCheckpointing: true }],
-])('%s', (_, ofModel) => {
+];
+describe.each(isFull ? TRAINED : TRAINED.slice(0, 1))('%s', (_, ofModel) => {
   let engine: LocalEngine;
   beforeAll(async () => void (engine = await engineOf(ofModel)), 120_000);
   afterAll(() => engine.destroy());

@@ -35,7 +35,7 @@ const task: Task = {
 
 let engine: LocalEngine;
 beforeAll(async () => {
-  engine = await createLocalEngine(tinySpec(configOf({}), { ...chatConfig, numHiddenLayers: 2 }));
+  engine = await createLocalEngine(tinySpec(configOf({}), chatConfig));
 });
 afterAll(() => engine.destroy());
 

@@ -124,7 +124,7 @@ test.each(Object.entries(FORGERIES))('%s: rejected', async (kind, { forge, reaso
 });
 
 test.each(['redrawn', 'neighbour'] as const)('one token %s, everything else honest: forged token', async (how) => {
-  const forged = await samplesBy(new ForgingEngine(engine.rollout, how, shipped.config.vocabSize), 2);
+  const forged = await samplesBy(new ForgingEngine(engine.rollout, how, shipped.config.vocabSize), 1);
   for (const verdict of await verifyAll(forged)) {
     expect(verdict).toMatchObject({ accepted: false, reason: 'forged token' });
     expect(verdict.check).toMatchObject({ wrongDraws: 1, wrongLogProbs: 0 });
