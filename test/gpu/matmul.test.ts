@@ -8,6 +8,7 @@ import { rng } from '../random.ts';
 import { expectSame, pattern, readRoomy, roomy, withRoom } from './check.ts';
 import { isFull } from './full.ts';
 import { poisoned, testGpu, withGpu } from './gpu.ts';
+import { testKernelTuning } from './kernelTuningSuite.ts';
 import { LAYOUTS, product, testMatmulVariant } from './matmulSuite.ts';
 import { tinyConfig } from './tinyModel.ts';
 
@@ -24,6 +25,8 @@ const isTried = (variant: MatmulVariant) =>
 for (const variant of namesOf(MATMUL_TILES))
   // lavapipe takes half a minute of processor time to compile SwiftShader's tiles, and minutes on a busy machine.
   describe.skipIf(!isTried(variant))(`matmul_${variant}`, { timeout: 240_000 }, () => testMatmulVariant(variant));
+
+if (isFull || !('document' in globalThis)) describe('kernel tuning', testKernelTuning);
 
 const posingAs = (summary: Partial<Gpu['adapter']>) =>
   ({ adapter: { ...adapter.adapter, ...summary }, isCompiling: () => false }) as Pick<
