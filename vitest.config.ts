@@ -54,6 +54,11 @@ export default defineConfig({
   plugins: [inline()],
   resolve: { alias },
   test: {
+    // A module is transformed once for all projects and runs.
+    experimental: {
+      fsModuleCache: true,
+      fsModuleCachePath: fileURLToPath(new URL('node_modules/.cache/webgrpo/modules', import.meta.url)),
+    },
     projects: [
       {
         extends: true,
