@@ -12,9 +12,9 @@ const inGpuFolder = (names: readonly string[]) => names.map((name) => `test/gpu/
  * compiles differently. All other tests behave the same in Node on the same driver. `npm test -- --full` runs them in Chromium too.
  */
 const IN_BROWSER = inGpuFolder([
-  ...['device', 'passTimer', 'remoteRollout', 'client', 'rollout', 'javascript', 'firstTokens', 'learnerWorker'],
+  ...['device', 'passTimer', 'remoteRollout', 'client', 'javascript'],
   ...['matmul', 'rmsnorm', 'qk_norm', 'rope_kv', 'swiglu', 'embed', 'head_logprob', 'policy_loss', 'sample', 'adamw'],
-  ...['lora_up', 'pack_unpack', 'halfKernels', 'steady'],
+  ...['lora_up', 'pack_unpack', 'halfKernels'],
 ]);
 
 /**
@@ -54,6 +54,11 @@ export default defineConfig({
   plugins: [inline()],
   resolve: { alias },
   test: {
+    // A module is transformed once for all projects and runs.
+    experimental: {
+      fsModuleCache: true,
+      fsModuleCachePath: fileURLToPath(new URL('node_modules/.cache/webgrpo/modules', import.meta.url)),
+    },
     projects: [
       {
         extends: true,

@@ -52,7 +52,9 @@ async function unnoticed(run: string, { file, make }: Damage): Promise<string | 
 const isSentence = (error: unknown): boolean =>
   error instanceof InputError && !/\n|\. .*\. .*\. .*\. /.test(error.message);
 
-async function row(what: string, run: string, damages: Damage[], options: CampaignOptions): Promise<CampaignRow> {
+async function row(what: string, run: string, all: Damage[], options: CampaignOptions): Promise<CampaignRow> {
+  // A fifth contains every file, and every kind of damage to a file.
+  const damages = options.full ? all : all.filter((_, i) => i % 5 === 0);
   const failures: string[] = [];
   for (const damage of damages) {
     const wrong = await unnoticed(run, damage);

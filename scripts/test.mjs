@@ -8,7 +8,8 @@
  * The last line is "N passed, N failed"; the exit code is 0 only if nothing failed.
  */
 
-import { existsSync, mkdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ensureLavapipe } from './lib/lavapipe.mjs';
 import { ensureNatsServer } from './lib/natsServer.mjs';
@@ -37,6 +38,9 @@ import { adapterEnv, browserEnv, ROOT, setup } from './setup.mjs';
  */
 
 const RESULTS = process.env['TEST_RESULTS'] ?? join(ROOT, 'node_modules', '.cache', 'webgrpo', 'test-results');
+/** The folder for temporary files of all stages. It is deleted at the end. */
+const TEMPORARY = mkdtempSync(join(tmpdir(), 'webgrpo-test-'));
+process.on('exit', () => rmSync(TEMPORARY, { recursive: true, force: true }));
 const resultFile = (/** @type {string} */ name) => join(RESULTS, `${name}.json`);
 const kernelsFile = (/** @type {string} */ name) => join(RESULTS, `${name}-kernels.txt`);
 const bin = (/** @type {string} */ path) => join(ROOT, 'node_modules', path);
@@ -175,6 +179,7 @@ async function runStage({ name, args, env: own, count, files, needs, inChromium 
     cwd: ROOT,
     env: {
       ...process.env,
+      TMPDIR: TEMPORARY,
       ...found.get('adapter'),
       ...found.get('browser'),
       ...own,

@@ -25,6 +25,9 @@ export function inline() {
   return {
     name: 'inline',
     enforce: 'pre',
+    // A bundle depends on more files than Vitest's cache of modules looks at.
+    configureVitest: (/** @type {import('vitest/node').VitestPluginContext} */ vitest) =>
+      vitest.experimental_defineCacheKeyGenerator(({ id }) => (suffixOf(id) === undefined ? undefined : false)),
     async resolveId(source, importer) {
       const suffix = suffixOf(source);
       if (suffix === undefined) return null;

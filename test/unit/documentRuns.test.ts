@@ -1,7 +1,6 @@
 /**
- * Runs the `webgrpo` commands of README and docs/start on a scripted engine, page by page, in a folder with a finished run; with --full, those
- * of all documents. A command
- * that needs a device, a network or another program is run by another test (test/documentRuns.ts), or its page says that no test runs it.
+ * Runs the `webgrpo` commands of README on a scripted engine, in a folder with a finished run; with --full, those of all documents, page by
+ * page. examples.test.ts checks the flags, config keys and files of all of them every day. A command that needs a device, a network or another program is run by another test (test/documentRuns.ts), or its page says that no test runs it.
  */
 
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -15,6 +14,7 @@ import { RunningCommand, scriptedEngines } from '../commandLine.ts';
 import { documentCommands, filled, idleMarks, OTHER_TESTS, runnerOf } from '../documentRuns.ts';
 import { hasNatsServer, selfSigned } from '../natsServer.ts';
 
+const isFull = process.env['FULL_TESTS'] === '1';
 const root = process.cwd();
 const folder = mkdtempSync(join(tmpdir(), 'webgrpo-documents-'));
 let outputs = 0;
@@ -65,9 +65,9 @@ beforeAll(async () => {
   cpSync('checkpoints/gsm8k-tool', 'models/base', { recursive: true });
   writeFileSync('tiles.json', '{}');
   selfSigned(folder);
-  for (const own of [[], ['name=full'], ['name=lora']])
+  for (const own of isFull ? [[], ['name=full'], ['name=lora']] : [[]])
     expect(await failureOf(filled(['train', 'configs/gsm8k-tool.yaml', ...own], output))).toBe('');
-  writeAdapter('runs/lora/checkpoints/step-2');
+  if (isFull) writeAdapter('runs/lora/checkpoints/step-2');
   cpSync('runs', 'finished', { recursive: true });
 }, 120_000);
 afterAll(() => process.chdir(root));
@@ -87,11 +87,7 @@ test('every command is run by a test, or its page says that none runs it', () =>
 
 /** Commands that have run on an earlier page, and need not run again. `init` runs again, because its folder is needed. */
 const hasRun = new Set<string>();
-const isFull = process.env['FULL_TESTS'] === '1';
-/** The everyday tests run the pages that a new user reads first. */
-const pages = new Set(
-  documentCommands.map(({ page }) => page).filter((page) => isFull || /^README|^docs\/start\//.test(page)),
-);
+const pages = new Set(documentCommands.map(({ page }) => page).filter((page) => isFull || page === 'README.md'));
 test.each([...pages])('%s', { timeout: 300_000 }, async (page) => {
   startPage();
   const failures: string[] = [];

@@ -402,7 +402,7 @@ test('an export refuses what it cannot write', async () => {
   await refused(run('verl', MODEL).to('src'), 'src exists already. Give --out another name, or delete it.');
 });
 
-/** Settings of tasks whose reward exists only in JavaScript. */
+/** Settings of tasks whose reward exists only in JavaScript. Without --full, each is exported to one of the two. */
 const OWN_REWARDS = {
   'a module': ['task.module=./examples/task-module.js'],
   'a shipped task without a Python reward': ['task.name=countdown'],
@@ -412,34 +412,39 @@ const OWN_REWARDS = {
   ],
 };
 
-describe.each(Object.entries(OWN_REWARDS))('%s', (name, overrides) => {
-  test.each(['verl', 'trl'])('is exported to %s with its problems and a stub of the reward', async (peer) => {
-    const out = join(mkdtempSync(join(folder, 'own-')), peer);
-    const sizes = [
-      'trainer.totalTrainingSteps=1',
-      'data.trainBatchSize=3',
-      'actor.ppoMiniBatchSize=3',
-      'data.valMaxSamples=2',
-    ];
-    const { files, notCarried } = await run(peer, MODEL).to(out, ...overrides, ...sizes);
-    expect(files).toContain('model/model.safetensors');
-    expect(files.includes('calculator.py')).toBe(name.includes('jsonl'));
-    expect(notCarried.join('\n')).toMatch(
-      /^The reward of .* is JavaScript: reward\.py raises NotImplementedError until you write it\./m,
-    );
-    const bytes = readFileSync(join(out, 'data/train.parquet'));
-    const file = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length);
-    const problems = readFileSync(join(out, 'data/train.jsonl'), 'utf8').trim().split('\n');
-    expect(await parquetReadObjects({ file })).toHaveLength(problems.length);
-    for (const line of problems) expect(JSON.parse(line)).toHaveProperty('answer');
-    expect(readFileSync(join(out, 'reward.py'), 'utf8')).toMatch(
-      /raise NotImplementedError\("The reward of .* Write it here/,
-    );
-    if (!python) return;
-    const called = spawnSync('python3', ['-c', 'import reward; reward.compute_score("", "1", "1")'], {
-      cwd: out,
-      encoding: 'utf8',
-    });
-    expect(called.stderr).toMatch(/NotImplementedError: The reward of .* is JavaScript\. Write it here in Python/);
-  });
+describe.each(Object.entries(OWN_REWARDS).map(([name, overrides], i) => ({ name, overrides, i })))('$name', (own) => {
+  const { name, overrides, i } = own;
+  const peers = ['verl', 'trl'];
+  test.each(process.env['FULL_TESTS'] === '1' ? peers : [peers[i % 2]])(
+    'is exported to %s with its problems and a stub of the reward',
+    async (peer) => {
+      const out = join(mkdtempSync(join(folder, 'own-')), peer);
+      const sizes = [
+        'trainer.totalTrainingSteps=1',
+        'data.trainBatchSize=3',
+        'actor.ppoMiniBatchSize=3',
+        'data.valMaxSamples=2',
+      ];
+      const { files, notCarried } = await run(peer, MODEL).to(out, ...overrides, ...sizes);
+      expect(files).toContain('model/model.safetensors');
+      expect(files.includes('calculator.py')).toBe(name.includes('jsonl'));
+      expect(notCarried.join('\n')).toMatch(
+        /^The reward of .* is JavaScript: reward\.py raises NotImplementedError until you write it\./m,
+      );
+      const bytes = readFileSync(join(out, 'data/train.parquet'));
+      const file = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length);
+      const problems = readFileSync(join(out, 'data/train.jsonl'), 'utf8').trim().split('\n');
+      expect(await parquetReadObjects({ file })).toHaveLength(problems.length);
+      for (const line of problems) expect(JSON.parse(line)).toHaveProperty('answer');
+      expect(readFileSync(join(out, 'reward.py'), 'utf8')).toMatch(
+        /raise NotImplementedError\("The reward of .* Write it here/,
+      );
+      if (!python) return;
+      const called = spawnSync('python3', ['-c', 'import reward; reward.compute_score("", "1", "1")'], {
+        cwd: out,
+        encoding: 'utf8',
+      });
+      expect(called.stderr).toMatch(/NotImplementedError: The reward of .* is JavaScript\. Write it here in Python/);
+    },
+  );
 });

@@ -46,20 +46,23 @@ const nameOf = (name: ts.Node | undefined): string | undefined =>
   name && (ts.isIdentifier(name) || ts.isPrivateIdentifier(name)) ? name.text : undefined;
 
 /**
- * Returns the functions and methods with this name. A constant counts too, because it can be a table of functions. A class counts as its
+ * Returns the functions and methods of a file by name. A constant counts too, because it can be a table of functions. A class counts as its
  * constructor.
  */
-const definitions = remembered((file, name): ts.Node[] => {
-  const functions = parse(file).statements.flatMap((statement): ts.Node[] => {
-    if (ts.isVariableStatement(statement))
-      return statement.declarationList.declarations.filter((d) => nameOf(d.name) === name);
-    if (ts.isFunctionDeclaration(statement)) return nameOf(statement.name) === name ? [statement] : [];
-    if (!ts.isClassDeclaration(statement)) return [];
-    if (nameOf(statement.name) === name) return statement.members.filter(ts.isConstructorDeclaration);
-    return statement.members.filter((member) => ts.isMethodDeclaration(member) && nameOf(member.name) === name);
-  });
-  return functions;
+const definitionsIn = remembered((file) => {
+  const byName = new Map<string | undefined, ts.Node[]>();
+  const add = (name: ts.Node | undefined, ...nodes: ts.Node[]) =>
+    byName.set(nameOf(name), [...(byName.get(nameOf(name)) ?? []), ...nodes]);
+  for (const statement of parse(file).statements) {
+    if (ts.isVariableStatement(statement)) for (const d of statement.declarationList.declarations) add(d.name, d);
+    if (ts.isFunctionDeclaration(statement)) add(statement.name, statement);
+    if (!ts.isClassDeclaration(statement)) continue;
+    add(statement.name, ...statement.members.filter(ts.isConstructorDeclaration));
+    for (const member of statement.members) if (ts.isMethodDeclaration(member)) add(member.name, member);
+  }
+  return byName;
 });
+const definitions = (file: string, name: string): readonly ts.Node[] => definitionsIn(file).get(name) ?? [];
 
 /** Returns the names that a piece of code refers to. Names of methods are included only if they are accessed on an object. */
 function references(node: ts.Node): Set<string> {
@@ -75,6 +78,8 @@ function references(node: ts.Node): Set<string> {
   return names;
 }
 
+const referencesIn = remembered((file, name) => definitions(file, name).flatMap((node) => [...references(node)]));
+
 const sources = readdirSync('src', { recursive: true, encoding: 'utf8' })
   .map((file) => `src/${file.replaceAll('\\', '/')}`)
   .filter((file) => file.endsWith('.ts') && !file.endsWith('.d.ts'));
@@ -83,22 +88,27 @@ const sources = readdirSync('src', { recursive: true, encoding: 'utf8' })
  * Returns the files with classes that implement an interface: the interface is declared in `file` and contains `method`, and the class has
  * all of its methods.
  */
-const implementers = remembered((file, method): string[] => {
-  const interfaces = parse(file).statements.filter(ts.isInterfaceDeclaration);
-  const wanted = interfaces
+const implementers = remembered((file, method): string[] =>
+  interfacesOf(file)
+    .filter((methods) => methods.includes(method))
+    .flatMap((methods) =>
+      classes.filter(({ members }) => methods.every((name) => members.has(name))).map(({ source }) => source),
+    ),
+);
+const interfacesOf = remembered((file) =>
+  parse(file)
+    .statements.filter(ts.isInterfaceDeclaration)
     .map(({ members }) =>
       members.filter((m) => ts.isMethodSignature(m) && !m.questionToken).map((m) => nameOf(m.name)!),
-    )
-    .filter((methods) => methods.includes(method));
-  return wanted.flatMap((methods) =>
-    sources.filter((source) => {
-      if (!methods.every((name) => textOf(source).includes(name))) return false;
-      return parse(source).statements.some(
-        (s) => ts.isClassDeclaration(s) && methods.every((name) => s.members.some((m) => nameOf(m.name) === name)),
-      );
-    }),
+    ),
+);
+const classes = sources
+  .filter((source) => /^(export )?(abstract )?class /m.test(textOf(source)))
+  .flatMap((source) =>
+    parse(source)
+      .statements.filter(ts.isClassDeclaration)
+      .map(({ members }) => ({ source, members: new Set(members.map(({ name }) => nameOf(name))) })),
   );
-});
 
 /**
  * Returns the files that can define a name used in a function of `file`: the file itself, its imports, or implementers of an imported type.
@@ -119,7 +129,7 @@ function calls(from: Station, to: Station): boolean {
   while (open.length > 0) {
     const next: typeof open = [];
     for (const { file, name, between } of open)
-      for (const used of definitions(file, name).flatMap((node) => [...references(node)])) {
+      for (const used of referencesIn(file, name)) {
         const reference = used.replace('.', '');
         const isMethod = used !== reference;
         for (const target of resolve(file, reference)) {

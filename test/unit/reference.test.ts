@@ -129,6 +129,7 @@ describe('gradients against central differences', () => {
     const config = { ...EVERYTHING, ...change };
     const weights = randomWeights(config, 3);
     const [{ batch }] = packGroups(GROUPS, 100);
+    const every = change === VARIANTS[0][1] ? 1 : 3; // of the later variants, every third element
     const E = batch.targets.length;
     const [dLogProbs, dEntropy] = [rng(5).normals(E), rng(6).normals(E)];
     const temperature = 0.7;
@@ -139,7 +140,9 @@ describe('gradients against central differences', () => {
     const forward = referenceForward(config, weights, batch, { temperature });
     const gradients = referenceBackward(config, weights, batch, forward, { dLogProbs, dEntropy }, { temperature });
     for (const [name, w] of weights) {
-      const numeric = w.map((value, i) => {
+      const tried = Array.from({ length: Math.ceil(w.length / every) }, (_, k) => k * every);
+      const numeric = tried.map((i) => {
+        const value = w[i];
         const at = (step: number) => {
           w[i] = value + step;
           const result = loss();
@@ -149,7 +152,12 @@ describe('gradients against central differences', () => {
         const h = 2e-4; // Fourth order: the error is O(h^4) plus rounding of about 1e-15 * loss / h.
         return (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h);
       });
-      expectAllClose(gradients.get(name)!, numeric, 2e-8, name);
+      expectAllClose(
+        tried.map((i) => gradients.get(name)![i]),
+        numeric,
+        2e-8,
+        name,
+      );
       expect(Math.max(...gradients.get(name)!.map(Math.abs)), `${name} has a gradient`).toBeGreaterThan(1e-4);
     }
   });

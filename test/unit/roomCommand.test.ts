@@ -96,25 +96,19 @@ describe.runIf(hasNatsServer())('a room', () => {
     }
   });
 
-  test('a room that is stopped before any worker joined saves, and says how to continue', async () => {
-    const room = await waitingRoom('idle');
+  test('a room that is stopped before any worker joined saves; its trainer and the model that verifies share the memory', async () => {
+    const specs: EngineSpec[] = [];
+    const create = scriptedEngines()!;
+    const room = await waitingRoom('idle', (spec) => {
+      specs.push(spec);
+      return create(spec);
+    });
     room.signal('SIGINT');
     const { status, said } = await room.done;
     expect(status).toBe(3);
     expect(said.join('\n')).toContain('Stopping before the next step: no worker is connected.');
     expect(said.join('\n')).toMatch(/Stopped and saved\. To resume: .* room .*trainer\.resumeMode=auto/);
     expect(checkpointsOf('idle')).toEqual(['step-0']);
-  });
-
-  test('the trainer and the model that verifies share the limit of memory', async () => {
-    const specs: EngineSpec[] = [];
-    const create = scriptedEngines()!;
-    const room = await waitingRoom('planned', (spec) => {
-      specs.push(spec);
-      return create(spec);
-    });
-    room.signal('SIGINT');
-    await room.done;
     expect(specs.map(({ use }) => use)).toEqual([undefined, 'score']);
     const bytes = specs.map((spec) => totalBytes(planMemory(spec)));
     const alone = specs.map(({ otherEngines: _, ...spec }) => totalBytes(planMemory(spec)));

@@ -8,19 +8,25 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { loadCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
-import { conversationIds, longest, readSequences } from '../../src/cli/commands/score.ts';
+import { conversationIds, longest, readSequences, scoreSequences } from '../../src/cli/commands/score.ts';
 import { type ModelConfig, parseModelConfig } from '../../src/model/config.ts';
 import { InputError } from '../../src/errors.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { elementCount, parameterSpecs } from '../../src/model/params.ts';
-import { referenceForward, toFloat64 } from '../../src/extensions/verify/reference/model.ts';
+import { referenceForward, toFloat64, type Weights64 } from '../../src/extensions/verify/reference/model.ts';
 import { writeSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { webgrpo } from '../commandLine.ts';
 import { tokenizer } from '../scriptedTurns.ts';
 import { rng } from '../random.ts';
 
+const isFull = process.env['FULL_TESTS'] === '1';
 const folder = mkdtempSync(join(tmpdir(), 'webgrpo-score-'));
+
+interface Loaded {
+  config: ModelConfig;
+  weights: Weights64;
+}
 
 function wordsOf(model: string, tokens: unknown) {
   const file = join(folder, 'tokens.json');
@@ -70,11 +76,39 @@ function writeModel(): string {
   return path;
 }
 
-test('the numbers of the float64 reference to 1e-4, in the shape of the input', async () => {
+const random = rng(3);
+const ids = (n: number) => Array.from({ length: n }, () => Math.floor(random.uniform() * 97));
+const sequences = [ids(2), ids(64), ids(1), ids(33)];
+
+/** Expects the log-probs of each sequence alone, by the float64 reference, in the shape of the input. */
+async function expectScores(path: string, scoresOf: (model: Loaded) => number[][] | Promise<number[][]>) {
+  const { config, weights } = await loadCheckpoint((name) =>
+    Promise.resolve(name.startsWith('model') || name === 'config.json' ? readIfThere(join(path, name)) : undefined),
+  );
+  const model = { config, weights: toFloat64(weights) };
+  const scores = await scoresOf(model);
+  expect(scores.map((s) => s.length)).toEqual([1, 63, 0, 32]);
+  for (const [s, [first, ...rest]] of sequences.entries()) {
+    if (rest.length === 0) continue;
+    const samples = [{ tokens: Uint32Array.from(rest), mask: new Uint8Array(rest.length).fill(1) }];
+    const [{ batch }] = packGroups([{ prompt: Uint32Array.of(first), samples }], 4096);
+    const { logProbs } = referenceForward(model.config, model.weights, batch);
+    logProbs.forEach((want, t) => expect(Math.abs(scores[s][t] / want - 1)).toBeLessThan(1e-4));
+  }
+}
+
+test('the scores of packed sequences are those of each alone, in the shape of the input', () =>
+  expectScores(writeModel(), ({ config, weights }) => {
+    const logProbs: Parameters<typeof scoreSequences>[0]['model']['logProbs'] = (batch) => {
+      const { logProbs, entropy } = referenceForward(config, weights, batch);
+      return Promise.resolve({ logProbs: Float32Array.from(logProbs), entropy: Float32Array.from(entropy) });
+    };
+    return scoreSequences({ model: { logProbs } }, sequences, 70, () => {}); // more than one pass
+  }));
+
+// Only with FULL_TESTS=1: modelShapes.test.ts compares the same kernels with the same reference every day.
+test.runIf(isFull)('a process prints the numbers of the float64 reference to 1e-4', () => {
   const path = writeModel();
-  const random = rng(3);
-  const ids = (n: number) => Array.from({ length: n }, () => Math.floor(random.uniform() * 97));
-  const sequences = [ids(2), ids(64), ids(1), ids(33)];
   // Runs the command in a separate process, so that standard output contains only numbers, and a GPU is used.
   const args = ['scripts/webgrpo.mjs', ...wordsOf(path, sequences)];
   const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' });
@@ -82,19 +116,7 @@ test('the numbers of the float64 reference to 1e-4, in the shape of the input', 
   expect(said[0]).toMatch(/^memory plan: \d+\.\d MiB on the GPU$/);
   expect(said.at(-1)).toMatch(/^adapter: /);
   expect(status).toBe(0);
-  const scores = JSON.parse(stdout) as number[][];
-  expect(scores.map((s) => s.length)).toEqual([1, 63, 0, 32]);
-
-  const { config, weights } = await loadCheckpoint((name) =>
-    Promise.resolve(name.startsWith('model') || name === 'config.json' ? readIfThere(join(path, name)) : undefined),
-  );
-  for (const [s, [first, ...rest]] of sequences.entries()) {
-    if (rest.length === 0) continue;
-    const samples = [{ tokens: Uint32Array.from(rest), mask: new Uint8Array(rest.length).fill(1) }];
-    const [{ batch }] = packGroups([{ prompt: Uint32Array.of(first), samples }], 4096);
-    const { logProbs } = referenceForward(config, toFloat64(weights), batch);
-    logProbs.forEach((want, t) => expect(Math.abs(scores[s][t] / want - 1)).toBeLessThan(1e-4));
-  }
+  return expectScores(path, () => JSON.parse(stdout) as number[][]);
 });
 
 function readIfThere(path: string): Uint8Array | undefined {
@@ -151,33 +173,30 @@ describe('conversations', () => {
   };
 
   // Only with FULL_TESTS=1, because the test starts two processes, each of which loads the command line and opens a device.
-  test.runIf(process.env['FULL_TESTS'] === '1')(
-    'ids are the template, a number for each, the same as of those ids',
-    () => {
-      const schema = { type: 'function', function: { name: 'f', description: 'F', parameters: { type: 'object' } } };
-      const conversations = [[asked, said], { messages: [asked], tools: [schema] }];
-      const run = (args: string[]): unknown => {
-        const { status, stdout, stderr } = spawnSync(process.execPath, ['scripts/webgrpo.mjs', ...args], {
-          encoding: 'utf8',
-        });
-        expect(status, stderr).toBe(0);
-        return JSON.parse(stdout);
-      };
-      const scored = run(chatOf(conversations)) as { ids: number[]; logprobs: (number | null)[] }[];
-      const options = { addGenerationPrompt: false };
-      expect(scored.map(({ ids }) => ids)).toEqual([
-        tokenizer.encode(tokenizer.applyChatTemplate([asked, said], options)),
-        tokenizer.encode(tokenizer.applyChatTemplate([asked], { ...options, tools: [schema] })),
-      ]);
-      const again = run(
-        wordsOf(
-          SHIPPED,
-          scored.map(({ ids }) => ids),
-        ),
-      ) as number[][];
-      expect(scored.map(({ logprobs }) => logprobs)).toEqual(again.map((numbers) => [null, ...numbers]));
-    },
-  );
+  test.runIf(isFull)('ids are the template, a number for each, the same as of those ids', () => {
+    const schema = { type: 'function', function: { name: 'f', description: 'F', parameters: { type: 'object' } } };
+    const conversations = [[asked, said], { messages: [asked], tools: [schema] }];
+    const run = (args: string[]): unknown => {
+      const { status, stdout, stderr } = spawnSync(process.execPath, ['scripts/webgrpo.mjs', ...args], {
+        encoding: 'utf8',
+      });
+      expect(status, stderr).toBe(0);
+      return JSON.parse(stdout);
+    };
+    const scored = run(chatOf(conversations)) as { ids: number[]; logprobs: (number | null)[] }[];
+    const options = { addGenerationPrompt: false };
+    expect(scored.map(({ ids }) => ids)).toEqual([
+      tokenizer.encode(tokenizer.applyChatTemplate([asked, said], options)),
+      tokenizer.encode(tokenizer.applyChatTemplate([asked], { ...options, tools: [schema] })),
+    ]);
+    const again = run(
+      wordsOf(
+        SHIPPED,
+        scored.map(({ ids }) => ids),
+      ),
+    ) as number[][];
+    expect(scored.map(({ logprobs }) => logprobs)).toEqual(again.map((numbers) => [null, ...numbers]));
+  });
 
   test('text parts, calls as text or object, and names of control tokens that a user writes', () => {
     const ids = (...conversation: unknown[]) => conversationIds([conversation], tokenizer, 'c.json')[0];

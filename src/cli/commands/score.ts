@@ -145,8 +145,8 @@ function errorLine(scores: number[][], exact: number[][]): string {
 }
 
 /** Returns one array of log-probs per sequence. Entry t is log p(token t + 1 | tokens up to t), natural logarithm, temperature 1. */
-async function scoreSequences(
-  { model }: DeviceEngine,
+export async function scoreSequences(
+  { model }: { model: Pick<DeviceEngine['model'], 'logProbs'> },
   sequences: number[][],
   maxTokenLen: number,
   show: (text: string) => void,
