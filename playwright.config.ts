@@ -11,8 +11,9 @@ const isBuilt = process.env['E2E_BUILT'] === '1';
 const REAL = ['train', 'lost', 'report'];
 /** Tests that run only with --full and only once: built pages, the packed package, the length of tasks, Firefox, and MCP in a page. */
 const ONCE = ['staticPage.spec.ts', 'manyTries.spec.ts', 'pack.test.ts', 'firefox.spec.ts', 'mcp.spec.ts'];
-/** Files without an everyday test: each would be compiled to find that out. `states` is one of them, but also takes pictures. */
+/** Files without an everyday test. To find that out, each would be compiled. */
 const FULL = ['lessonClaims', 'lessonLosses', 'lessonStale', 'lessonTools', 'stage', 'storage'];
+if (process.env['PICTURES'] === undefined) FULL.push('states');
 const specs = (names: string[]) => names.map((name) => `${name}.spec.ts`);
 const real = [...specs(REAL), ...(isFull ? ONCE : [])];
 /** Makes the page with the scripted engine use the real one (test/scripted/vitePlugin.ts). */

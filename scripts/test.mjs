@@ -87,7 +87,11 @@ const e2e = {
   name: 'e2e',
   needs: 'browser',
   args: [bin('@playwright/test/cli.js'), 'test', '--reporter=list,json', '--pass-with-no-tests'],
-  env: { PLAYWRIGHT_JSON_OUTPUT_NAME: resultFile('e2e') },
+  // By default the cache of compiled tests is in the temporary folder, which is deleted.
+  env: {
+    PLAYWRIGHT_JSON_OUTPUT_NAME: resultFile('e2e'),
+    PWTEST_CACHE_DIR: join(ROOT, 'node_modules', '.cache', 'webgrpo', 'playwright'),
+  },
   count: fromPlaywright,
   inChromium: true,
 };

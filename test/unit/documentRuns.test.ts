@@ -1,6 +1,7 @@
 /**
  * Runs the `webgrpo` commands of README on a scripted engine, in a folder with a finished run; with --full, those of all documents, page by
- * page. examples.test.ts checks the flags, config keys and files of all of them every day. A command that needs a device, a network or another program is run by another test (test/documentRuns.ts), or its page says that no test runs it.
+ * page. examples.test.ts checks the flags, config keys and files of all commands. A command that needs a device, a network or another
+ * program is run by another test (test/documentRuns.ts), or its page says that no test runs it.
  */
 
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
