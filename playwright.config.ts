@@ -14,6 +14,7 @@ const ONCE = ['staticPage.spec.ts', 'manyTries.spec.ts', 'pack.test.ts', 'firefo
 /** Files without an everyday test. To find that out, each would be compiled. */
 const FULL = ['lessonClaims', 'lessonLosses', 'lessonStale', 'lessonTools', 'stage', 'storage'];
 if (process.env['PICTURES'] === undefined) FULL.push('states');
+if (process.env['WALKS'] === undefined) FULL.push('walk');
 const specs = (names: string[]) => names.map((name) => `${name}.spec.ts`);
 const real = [...specs(REAL), ...(isFull ? ONCE : [])];
 /** Makes the page with the scripted engine use the real one (test/scripted/vitePlugin.ts). */

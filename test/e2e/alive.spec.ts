@@ -2,7 +2,7 @@
 
 import { expect, type Page } from '@playwright/test';
 import type { TestGate } from '../scripted/gate.ts';
-import { expectPoints, expectState, expectStep, openPage, test, testInFull, TINY } from './demo.ts';
+import { expectPoints, expectState, expectStep, openPage, stepInFull, test, testInFull, TINY } from './demo.ts';
 import { downloadedLines, type Line, untimed } from './savedLines.ts';
 
 const SMALL = { ...TINY, n: 4, lr: 1e-3, 'data.maxResponseLength': 64, 'data.valMaxSamples': 40 };
@@ -67,7 +67,7 @@ testInFull("the untrained model's tries before Start do not change a run", async
   expect(warm).toEqual(await lines(page));
 });
 
-test('after Stop the final weights are evaluated, with a count; a second Stop skips that', async ({ page, engine }) => {
+test('after Stop the final weights are evaluated, with a count', async ({ page, engine }) => {
   engine.upTo(1);
   await openPage(page, { ...SMALL, steps: 5, 'data.valMaxSamples': 64 });
   const stopAfterStep = async (step: number) => {
@@ -88,13 +88,15 @@ test('after Stop the final weights are evaluated, with a count; a second Stop sk
   await expectPoints(page, 'pass', 1);
   await expect(page.locator('#status-left')).toHaveText('\u2013');
 
-  engine.upTo(2);
-  await page.getByRole('button', { name: 'New run' }).click();
-  await stopAfterStep(3);
-  await page.getByRole('button', { name: 'Skip evaluation' }).click();
-  await expectState(page, 'done');
-  await expect(page.getByText('Stopped after 3 steps.')).toBeVisible();
-  await expectPoints(page, 'pass', 0);
+  await stepInFull('a second Stop skips the evaluation', async () => {
+    engine.upTo(2);
+    await page.getByRole('button', { name: 'New run' }).click();
+    await stopAfterStep(3);
+    await page.getByRole('button', { name: 'Skip evaluation' }).click();
+    await expectState(page, 'done');
+    await expect(page.getByText('Stopped after 3 steps.')).toBeVisible();
+    await expectPoints(page, 'pass', 0);
+  });
 });
 
 testInFull('a GPU that is lost while the page is idle is not used for training', async ({ page, engine }) => {

@@ -90,7 +90,6 @@ test('questions before, during and after training do not change the run', async 
   await answered(page, 2);
   await expect(names(page)).toHaveText(['Before training', `After step ${STEPS}`]);
   const asked = await savedMetrics(page);
-
   await page.getByRole('button', { name: 'New run' }).click();
   await expectState(page, 'done');
   expect(await savedMetrics(page)).toEqual(asked);

@@ -38,48 +38,48 @@ testInFull('a held problem is dropped when another run starts', async ({ page, e
   await expect(slider).toHaveAttribute('aria-valuetext', /^Step 2 of 2/);
 });
 
-test('tries follow the run until the visitor selects text or picks a problem; the focus does not move', async ({
-  page,
-  engine,
-}) => {
-  await openPage(page, { ...TINY, steps: 6 });
-  engine.upTo(0);
-  await page.getByRole('button', { name: 'Start' }).click();
-  await engine.endStep(1);
-  await expectStep(page, 1);
+testInFull(
+  'tries follow the run until the visitor selects text or picks a problem; the focus does not move',
+  async ({ page, engine }) => {
+    await openPage(page, { ...TINY, steps: 6 });
+    engine.upTo(0);
+    await page.getByRole('button', { name: 'Start' }).click();
+    await engine.endStep(1);
+    await expectStep(page, 1);
 
-  const first = tries(page).locator('.group').first();
-  await expect(first).toHaveAccessibleName(/^Problem 1: \d of 2 tries correct$/);
-  await selectText(page);
-  const text = await selected(page);
-  expect(text.length).toBeGreaterThan(3);
-  const label = await tries(page).locator('.label').innerText();
-  await engine.endStep(3);
-  await expectStep(page, 3);
-  expect(await selected(page)).toBe(text);
-  expect(await tries(page).locator('.label').innerText()).toBe(label);
-  await expect(page.getByRole('slider', { name: 'Step' }), 'the step that is held').toHaveValue('1');
+    const first = tries(page).locator('.group').first();
+    await expect(first).toHaveAccessibleName(/^Problem 1: \d of 2 tries correct$/);
+    await selectText(page);
+    const text = await selected(page);
+    expect(text.length).toBeGreaterThan(3);
+    const label = await tries(page).locator('.label').innerText();
+    await engine.endStep(3);
+    await expectStep(page, 3);
+    expect(await selected(page)).toBe(text);
+    expect(await tries(page).locator('.label').innerText()).toBe(label);
+    await expect(page.getByRole('slider', { name: 'Step' }), 'the step that is held').toHaveValue('1');
 
-  const follow = tries(page).locator('.follow');
-  await follow.click();
-  await expect(follow).toHaveText('Live');
-  await expect(tries(page).locator('.label')).toContainText('Step 3,');
-  await tries(page).locator('.group').nth(1).focus(); // which has no try when the next step begins
-  await page.evaluate(() => Object.assign(globalThis, { focused: document.activeElement }));
-  await engine.endStep(4);
-  await expect(tries(page).locator('.label')).toContainText('Step 4,');
-  expect(await page.evaluate('document.activeElement === focused'), 'the focus is where it was').toBe(true);
+    const follow = tries(page).locator('.follow');
+    await follow.click();
+    await expect(follow).toHaveText('Live');
+    await expect(tries(page).locator('.label')).toContainText('Step 3,');
+    await tries(page).locator('.group').nth(1).focus(); // which has no try when the next step begins
+    await page.evaluate(() => Object.assign(globalThis, { focused: document.activeElement }));
+    await engine.endStep(4);
+    await expect(tries(page).locator('.label')).toContainText('Step 4,');
+    expect(await page.evaluate('document.activeElement === focused'), 'the focus is where it was').toBe(true);
 
-  await page.getByRole('button', { name: 'Pause' }).click();
-  engine.open();
-  await expectState(page, 'paused');
-  await first.focus();
-  await page.keyboard.press('Home');
-  await page.keyboard.press('ArrowRight');
-  await page.keyboard.press('Enter');
-  await expect(tries(page).locator('.label')).toContainText('problem 2 of 2');
-  await expect(tries(page).locator('.teaches')).toContainText(/tries|correct|earned|Rewards/);
-});
+    await page.getByRole('button', { name: 'Pause' }).click();
+    engine.open();
+    await expectState(page, 'paused');
+    await first.focus();
+    await page.keyboard.press('Home');
+    await page.keyboard.press('ArrowRight');
+    await page.keyboard.press('Enter');
+    await expect(tries(page).locator('.label')).toContainText('problem 2 of 2');
+    await expect(tries(page).locator('.teaches')).toContainText(/tries|correct|earned|Rewards/);
+  },
+);
 
 test('the inspector shows the numbers of every token, by pointer and by keys, while the run continues', async ({
   page,

@@ -12,7 +12,6 @@ import {
   openDrawer,
   testIf,
   testInFull,
-  test,
   TINY,
 } from './demo.ts';
 
@@ -44,7 +43,7 @@ async function runTwoSteps(page: Page, engine: TestGate): Promise<void> {
   await expectPoints(page, 'reward', 2);
 }
 
-test('on a desktop the tries are to the left of the curves, above the fold', async ({ page, engine }) => {
+testInFull('on a desktop the tries are to the left of the curves, above the fold', async ({ page, engine }) => {
   await page.setViewportSize({ width: 1440, height: 900 });
   await load(page);
   expect(await shifts(page), 'layout shift while loading').toBeLessThanOrEqual(0.03);

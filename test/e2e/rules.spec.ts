@@ -194,39 +194,39 @@ async function goesByTheReward(page: Page, engine: TestGate, step: number): Prom
 
 const QUICK = { ...TINY, steps: 40, 'data.valMaxSamples': 64, 'trainer.testFreq': 20 };
 
-test('"Break it" asks for a guess, applies at once, measures every 5 steps, and is undone', async ({
-  page,
-  engine,
-}) => {
-  engine.upTo(1);
-  await openPage(page, QUICK);
-  await page.getByRole('button', { name: 'Start' }).click();
-  await engine.reached(2);
-  await expectStep(page, 1);
-  const broken = page.locator('#break');
-  await broken.getByRole('button', { name: 'reward guessing' }).click();
-  await expect(broken).toContainText('What will happen to share solved?');
-  await broken.getByRole('button', { name: 'up' }).click();
-  const banner = page.locator('.notice.replaced');
-  await expect(banner).toContainText('Reward changed from the next step: reward guessing.');
-  engine.upTo(6);
-  await expectStep(page, 6);
-  await expect(banner).toContainText('Reward changed at step 3: reward guessing.');
-  await expect(broken).toContainText('the first comparison takes a few steps');
-  engine.upTo(7); // the step before the change and every fifth after it
-  const said = /^You guessed up\. It (fell from|rose from|hardly moved:) [01]\.\d\d to [01]\.\d\d by step 7\.$/;
-  await expect(broken.locator('p')).toHaveText(said);
-  await expect(page.locator('#headline')).toContainText('Share solved, first 32 held-out problems, step 7');
-  await expectPoints(page, 'pass', 2);
-  await banner.getByRole('button', { name: 'Undo' }).click();
-  await expect(banner).toHaveCount(0);
-  await expect(broken.getByRole('button', { name: 'reward length' })).toBeVisible();
-  engine.upTo(12);
-  await expectStep(page, 12);
-  await expectPoints(page, 'pass', 2);
-  await broken.getByRole('button', { name: 'own code...' }).click();
-  await expect(page.getByRole('textbox', { name: 'Code of the reward' })).toBeVisible();
-});
+testInFull(
+  '"Break it" asks for a guess, applies at once, measures every 5 steps, and is undone',
+  async ({ page, engine }) => {
+    engine.upTo(1);
+    await openPage(page, QUICK);
+    await page.getByRole('button', { name: 'Start' }).click();
+    await engine.reached(2);
+    await expectStep(page, 1);
+    const broken = page.locator('#break');
+    await broken.getByRole('button', { name: 'reward guessing' }).click();
+    await expect(broken).toContainText('What will happen to share solved?');
+    await broken.getByRole('button', { name: 'up' }).click();
+    const banner = page.locator('.notice.replaced');
+    await expect(banner).toContainText('Reward changed from the next step: reward guessing.');
+    engine.upTo(6);
+    await expectStep(page, 6);
+    await expect(banner).toContainText('Reward changed at step 3: reward guessing.');
+    await expect(broken).toContainText('the first comparison takes a few steps');
+    engine.upTo(7); // the step before the change and every fifth after it
+    const said = /^You guessed up\. It (fell from|rose from|hardly moved:) [01]\.\d\d to [01]\.\d\d by step 7\.$/;
+    await expect(broken.locator('p')).toHaveText(said);
+    await expect(page.locator('#headline')).toContainText('Share solved, first 32 held-out problems, step 7');
+    await expectPoints(page, 'pass', 2);
+    await banner.getByRole('button', { name: 'Undo' }).click();
+    await expect(banner).toHaveCount(0);
+    await expect(broken.getByRole('button', { name: 'reward length' })).toBeVisible();
+    engine.upTo(12);
+    await expectStep(page, 12);
+    await expectPoints(page, 'pass', 2);
+    await broken.getByRole('button', { name: 'own code...' }).click();
+    await expect(page.getByRole('textbox', { name: 'Code of the reward' })).toBeVisible();
+  },
+);
 
 testInFull('the lesson "cheat" is worked through: each screen checks what was done', async ({ page, engine }) => {
   engine.upTo(4);

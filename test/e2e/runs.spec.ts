@@ -88,7 +88,7 @@ test('a second run is shown next to the first, and forked', async ({ page }) => 
     await expect(plot).toHaveAttribute('aria-valuenow', '2');
   });
 
-  await test.step('forked at a kept step under another setting, both branches are in the charts', async () => {
+  await stepInFull('forked at a kept step under another setting, both branches are in the charts', async () => {
     await page.getByRole('slider', { name: 'Step' }).fill('2');
     await fromStep(page, /^Fork from 2/);
     await openMoreSettings(page);

@@ -6,9 +6,9 @@
 
 import { type CDPSession, expect, type Page } from '@playwright/test';
 import { rng } from '../random.ts';
-import { address, isFull, test as base, TINY } from './demo.ts';
+import { address, test as base, TINY } from './demo.ts';
 
-const WALKS = Number(process.env['WALKS'] ?? (isFull ? 2 : 1));
+const WALKS = Number(process.env['WALKS'] ?? 5);
 const FIRST_SEED = Number(process.env['WALK_SEED'] ?? 1);
 const ACTIONS = 12;
 /**
