@@ -3,18 +3,24 @@
  * address, key and model. Python's clients: test/gpu/agentClients.node.test.ts.
  */
 
+import { execFile } from 'node:child_process';
+import { cpSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { createAnthropic } from '@ai-sdk/anthropic';
 import { createOpenAI } from '@ai-sdk/openai';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import Anthropic from '@anthropic-ai/sdk';
 import { AIMessage, HumanMessage, ToolMessage } from '@langchain/core/messages';
 import { ChatOpenAI } from '@langchain/openai';
-import { Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, tool as agentTool } from '@openai/agents';
 import { generateObject, generateText, jsonSchema, type LanguageModel, stepCountIs, streamText, tool } from 'ai';
 import OpenAI from 'openai';
-import { expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { callsCalculator, servedRun } from '../servedRun.ts';
 
+const isFull = process.env['FULL_TESTS'] === '1';
+const run = promisify(execFile);
 Object.assign(globalThis, { AI_SDK_LOG_WARNINGS: false });
 
 const QUESTION = 'What is 6 times 7?';
@@ -62,23 +68,22 @@ const ai =
 const byOpenAI = (url: string) => createOpenAI({ apiKey, baseURL: `${url}/v1` });
 const byAnthropic = (url: string) => createAnthropic({ apiKey, baseURL: `${url}/v1` })(model);
 
-/** Agent: @openai/agents with one of its model classes. Requests are complete or streamed. */
-const agents =
-  (Model: typeof OpenAIResponsesModel | typeof OpenAIChatCompletionsModel, stream: boolean): Client =>
-  async (url, calculate) => {
-    const calculator = agentTool({ ...FUNCTION, strict: true, execute: async (args) => calculate(args) });
-    const agent = new Agent({
-      name: 'solver',
-      instructions: 'Use the calculator.',
-      tools: [calculator],
-      model: new Model(openai(url) as never, model),
-    });
-    const runner = new Runner({ tracingDisabled: true });
-    if (!stream) return (await runner.run(agent, QUESTION)).finalOutput;
-    const result = await runner.run(agent, QUESTION, { stream: true });
-    await result.completed;
-    return result.finalOutput;
-  };
+/** Folder into which --full installs @openai/agents, a quarter of all files that `npm ci` would write. */
+let agentsFolder = '';
+beforeAll(async () => {
+  if (!isFull) return;
+  agentsFolder = mkdtempSync(join(tmpdir(), 'webgrpo-agents-'));
+  cpSync('test/openaiAgents.mjs', join(agentsFolder, 'openaiAgents.mjs'));
+  writeFileSync(join(agentsFolder, 'package.json'), '{ "private": true }\n');
+  const quiet = ['--no-audit', '--no-fund', '--prefer-offline', '--ignore-scripts'];
+  await run('npm', ['install', ...quiet, '@openai/agents@0.20', 'openai'], { cwd: agentsFolder });
+}, 600_000);
+
+/** Agent: @openai/agents in a process. Returns its final output. */
+async function agents(url: string, ...kind: string[]): Promise<unknown> {
+  const { stdout } = await run(process.execPath, ['openaiAgents.mjs', url, ...kind], { cwd: agentsFolder });
+  return JSON.parse(stdout) as unknown;
+}
 
 const langchain =
   (useResponsesApi: boolean): Client =>
@@ -124,9 +129,6 @@ const CLIENTS: Record<string, Client> = {
       response = await client.responses.stream({ ...asked, input, previous_response_id: response.id }).finalResponse();
     }
   },
-  '@openai/agents responses': agents(OpenAIResponsesModel, false),
-  '@openai/agents responses, streamed': agents(OpenAIResponsesModel, true),
-  '@openai/agents chat, streamed': agents(OpenAIChatCompletionsModel, true),
   'ai with @ai-sdk/openai': ai((url) => byOpenAI(url)(model)),
   'ai with @ai-sdk/openai, streamed': ai((url) => byOpenAI(url)(model), true),
   'ai with @ai-sdk/openai chat': ai((url) => byOpenAI(url).chat(model)),
@@ -175,19 +177,30 @@ const CLIENTS: Record<string, Client> = {
   '@langchain/openai responses': langchain(true),
 };
 
-test.each(Object.entries(CLIENTS))('%s', async (_, client) => {
+/** Expects the model's final answer from a client that has run one call of the calculator. */
+async function expectAnswer(ask: (url: string) => Promise<unknown>): Promise<void> {
   const { url, rollout, groups } = await servedRun();
   rollout.says = callsCalculator;
-  const given: unknown[] = [];
-  const answer = await client(url, (args) => {
-    given.push(args);
-    return '42';
-  });
-  expect([answer, given]).toEqual(['It is 42.', [{ expression: '6*7' }]]);
+  expect(await ask(url)).toEqual({ answer: 'It is 42.', given: [{ expression: '6*7' }] });
   const [episode] = groups.episodes;
   // There must be one trajectory with two turns: the client's second request continues the tokens of the first.
   expect([groups.size, episode.rows().map(({ trajectory }) => trajectory.numTurns)]).toEqual([1, [2]]);
-});
+}
+
+test.each(Object.entries(CLIENTS))('%s', (_, client) =>
+  expectAnswer(async (url) => {
+    const given: unknown[] = [];
+    const answer = await client(url, (args) => {
+      given.push(args);
+      return '42';
+    });
+    return { answer, given };
+  }),
+);
+
+test.runIf(isFull).each(['responses', 'responses streamed', 'chat streamed'])('@openai/agents %s', (kind) =>
+  expectAnswer((url) => agents(url, ...kind.split(' '))),
+);
 
 const ANSWER = {
   type: 'object' as const,
@@ -203,7 +216,9 @@ const bySchema = (useResponsesApi: boolean) => (url: string) =>
     .withStructuredOutput(ANSWER)
     .invoke(QUESTION);
 
-test.each<[string, (url: string) => Promise<unknown>]>([
+/** A name, and a question that must be answered by a schema. */
+type Structured = [string, (url: string) => Promise<unknown>];
+test.each<Structured>([
   [
     'openai chat',
     async (url) => {
@@ -227,18 +242,7 @@ test.each<[string, (url: string) => Promise<unknown>]>([
       return JSON.parse(text) as unknown;
     },
   ],
-  [
-    '@openai/agents',
-    async (url) => {
-      const outputType = { ...NAMED, strict: true as const, schema: ANSWER };
-      const agent = new Agent({
-        name: 'solver',
-        model: new OpenAIResponsesModel(openai(url) as never, model),
-        outputType,
-      });
-      return (await new Runner({ tracingDisabled: true }).run(agent, QUESTION)).finalOutput;
-    },
-  ],
+  ...(isFull ? [['@openai/agents', (url) => agents(url, 'structured')] satisfies Structured] : []),
   ['@ai-sdk/openai', structured((url) => byOpenAI(url)(model))],
   ['@ai-sdk/openai chat', structured((url) => byOpenAI(url).chat(model))],
   ['@ai-sdk/anthropic', structured(byAnthropic)],
