@@ -93,7 +93,7 @@ test.each(Object.keys(TEMPLATES).filter((template) => 'sft.yaml' in TEMPLATES[te
     const { default: task } = (await import(join(folder, 'task.mjs'))) as { default: Task };
     const tokenizerFiles = await taskTokenizer(task, sft.model.vocabSize);
     const tokenizer = new ChatTokenizer(tokenizerFiles.tokenizer, tokenizerFiles.config);
-    for (let index = 0; index < 20; index++) {
+    for (let index = 0; index < 6; index++) {
       const { promptIds, responseIds } = await exampleOf(task, tokenizer, 1, index, index % 2);
       expect(promptIds.length + responseIds.length).toBeLessThanOrEqual(sft.data.maxLength);
       const isWrong = index % 2 === 1;
