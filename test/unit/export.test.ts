@@ -152,10 +152,10 @@ test('tools and loops that neither trainer supports are named, and the folder co
     'task.tools: the exported run does not call javascript; the shipped calculator alone is written in Python.';
   const single = ['rollout.agent.defaultAgentLoop=single_turn'];
   for (const peer of ['trl', 'verl']) {
-    const tools = await exported(peer, 'javascript', ['task.tools=[calculator,javascript]']);
+    const both = ['task.tools=[calculator,javascript]', 'rollout.agent.defaultAgentLoop=mine'];
+    const tools = await exported(peer, 'custom', both);
     expect(tools.notCarried).toContain(javascript);
-    const custom = await exported(peer, 'custom', ['rollout.agent.defaultAgentLoop=mine']);
-    expect(custom.notCarried.join()).toContain('rollout.agent.defaultAgentLoop mine: a custom loop is not written');
+    expect(tools.notCarried.join()).toContain('rollout.agent.defaultAgentLoop mine: a custom loop is not written');
     const { out, notCarried } = await exported(peer, 'single', single);
     expect(existsSync(join(out, 'calculator.py'))).toBe(false);
     expect(notCarried.join()).not.toContain('rollout.multiTurn');

@@ -233,7 +233,7 @@ test.each<RolloutOptions>([
   expect(started + (await runUntil(engine, REQUESTS, check))).toBe(samples);
   expect(engine.answered).toBe(engine.asked);
   expect(reasons).toEqual(new Set(STOP_REASONS));
-  expect(heapMb() - before).toBeLessThan(1);
+  expect(heapMb() - before).toBeLessThan(isFull ? 1 : 0.5);
   await takeAllSlots(engine);
 });
 
@@ -244,9 +244,9 @@ test('in an aborted run every sample ends as aborted or keeps its end, and every
   const release = engine.release.bind(engine);
   let ended = 0;
   engine.release = (id) => (release(id), void (++ended === 50 && controller.abort()));
-  const running = Array.from({ length: 200 }, (_, i) => runSample(engine, i, 0.3, controller));
+  const running = Array.from({ length: 120 }, (_, i) => runSample(engine, i, 0.3, controller));
   const reasons = (await Promise.all(running)).map(({ stopReason }) => stopReason);
-  expect(reasons.filter((reason) => reason === 'aborted').length).toBeGreaterThan(100);
+  expect(reasons.filter((reason) => reason === 'aborted').length).toBeGreaterThan(60);
   expect(reasons.every((reason) => STOP_REASONS.includes(reason))).toBe(true);
   await takeAllSlots(engine);
 });
