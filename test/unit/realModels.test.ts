@@ -78,15 +78,10 @@ test.each([
 
 test.each<[overrides: string[], advised: string | undefined]>([
   [['actor.useKlLoss=true'], 'actor.useKlLoss=false'],
+  [['algorithm.useKlInReward=true'], 'algorithm.useKlInReward=false'],
   [['actor.useKlLoss=true', 'trainer.refUpdateFreq=5'], 'actor.useKlLoss=false and trainer.refUpdateFreq=0'],
   [['actor.useKlLoss=true', 'reward.judge.weight=1'], undefined],
   [['actor.useKlLoss=true', 'model.loraRank=8'], undefined],
-  ...(isFull
-    ? ([
-        [['algorithm.useKlInReward=true'], 'algorithm.useKlInReward=false'],
-        [['algorithm.useKlInReward=true', 'reward.rubric={file: r.yaml}'], undefined],
-      ] as [string[], string | undefined][])
-    : []),
 ])('the advised changes remove the reference: %s', (overrides, advised) => {
   const resolved = (more: string[] = []) => {
     const given = ['actor.useKlLoss=false', ...overrides, ...more];

@@ -120,13 +120,6 @@ describe('a hostile module', () => {
       'import "lodash": an isolated module has no packages; bundle what it needs',
     ],
     ['imports from elsewhere', "import 'https://evil.test/x.js';", 'imports from https://example.test/ alone'],
-    ...(isFull
-      ? ([
-          ['exports a number', 'export default 5;', 'what it exports is no task, nor a function that gives one'],
-          ['has no reward', moduleOf({ reward: 'undefined' }), 'does not export a task (it has no function reward)'],
-          ['imports a built-in', "import 'node:fs';", 'imports from https://example.test/ alone'],
-        ] as [string, string, string][])
-      : []),
     ['imports what is not there', "import './no.js';", 'no https://example.test/tasks/no.js'],
   ])('%s', async (_, text, sentence, loadMs = HANG_LIMITS.loadMs) => {
     const ended = vi.spyOn(Guest.prototype, 'end');

@@ -343,7 +343,7 @@ describe('untrusted chat templates', () => {
     new ChatTokenizer(readJson(`${shipped}/tokenizer.json`), { ...config, chat_template: template });
   const chat = [{ role: 'user', content: 'x' }];
 
-  test.each<[string, RegExp]>([
+  test.each([
     ["{% import 'os' %}", /^The chat template (cannot be read|stops at this conversation)/],
     ['{{ ', /^The chat template cannot be read \(.+\)\. It must be a Jinja template\.$/],
     [
@@ -368,14 +368,6 @@ describe('untrusted chat templates', () => {
       '{% set n = namespace(l=[1]) %}{% for i in range(60) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l | tojson }}',
       /it writes more than 20000000 characters\.$/,
     ],
-    ...(process.env['FULL_TESTS'] === '1'
-      ? ([
-          [
-            '{% set l = range(9999) %}{% for i in l %}{{ l | sort | join | upper | length }}{% endfor %}',
-            /it does not end within 300000 steps\.$/,
-          ],
-        ] as [string, RegExp][])
-      : []),
     [' '.repeat(1e5 + 1), /^The chat template has 100001 characters\. At most 100000 are read\.$/],
     ['{{ raise_exception() }}', /: it raises an exception\.$/],
   ])('%s: one clear sentence', (template, message) => {
