@@ -1,6 +1,7 @@
 /**
  * An MCP server over stdio that misbehaves: `node test/mcpServer.mjs FAULT`. It has the tools `echo` (returns its arguments as JSON),
- * `count` (counts calls of the process) and `fault`, which misbehaves as FAULT says. Some faults affect the server from its start.
+ * `count` (counts calls of the process) and `fault`, which misbehaves as its argument `kind` says, or as FAULT. Some faults affect the
+ * server from its start.
  */
 
 import { spawn } from 'node:child_process';
@@ -28,19 +29,18 @@ function deep(levels) {
 }
 if (fault === 'many') tools = Array.from({ length: 10_000 }, (_, i) => ({ name: `t${i}`, inputSchema: OPEN }));
 if (fault === 'pages') tools = Array.from({ length: 50 }, (_, i) => ({ name: `t${i}`, inputSchema: OPEN }));
-if (fault === 'deep') tools.push({ name: 'deep', inputSchema: deep(1000) });
-if (fault === 'cycle')
-  tools.push({
-    name: 'cycle',
-    inputSchema: {
-      type: 'object',
-      properties: { node: { $ref: '#/$defs/node' } },
-      $defs: { node: { type: 'object', properties: { value: { type: 'number' }, next: { $ref: '#/$defs/node' } } } },
-    },
-  });
-if (fault === 'longDescription') tools.push({ name: 'long', description: 'd'.repeat(2 ** 20), inputSchema: OPEN });
-if (fault === 'names')
+if (fault === 'odd list')
   tools.push(
+    { name: 'deep', inputSchema: deep(1000) },
+    {
+      name: 'cycle',
+      inputSchema: {
+        type: 'object',
+        properties: { node: { $ref: '#/$defs/node' } },
+        $defs: { node: { type: 'object', properties: { value: { type: 'number' }, next: { $ref: '#/$defs/node' } } } },
+      },
+    },
+    { name: 'long', description: 'd'.repeat(2 ** 20), inputSchema: OPEN },
     { name: 'a b/c', inputSchema: OPEN },
     { name: 'x'.repeat(100), inputSchema: OPEN },
     { name: 'echo', inputSchema: OPEN },
@@ -59,8 +59,8 @@ if (fault === 'deaf' || fault === 'child') setInterval(() => {}, 1000);
 if (fault === 'secret') process.stderr.write(`key ${process.env['KEY']}\n`);
 
 /** Runs the tool `fault`; undefined = no answer. @param {number} id */
-function misbehave(id) {
-  switch (fault) {
+function misbehave(id, kind = fault) {
+  switch (kind) {
     case 'dies in the eighth':
       if (++faults === 8) process.exit(1);
       return undefined;
@@ -134,7 +134,8 @@ function answer({ id, method, params }) {
       return;
     }
     if (held !== undefined) send({ id: held, result: text('done') });
-    const result = name === 'echo' ? text(JSON.stringify(args)) : name === 'count' ? text(`${++count}`) : misbehave(id);
+    const result =
+      name === 'echo' ? text(JSON.stringify(args)) : name === 'count' ? text(`${++count}`) : misbehave(id, args.kind);
     if (result) send({ id, result });
   } else if (method === 'notifications/cancelled' && file !== '') {
     writeFileSync(file, JSON.stringify(params));

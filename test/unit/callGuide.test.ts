@@ -64,14 +64,9 @@ function accepts(body: string | Uint8Array, format: CallFormat = 'hermes'): bool
 }
 const call = (name: string, args: string) => `{"name": "${name}", "arguments": ${args}}</tool_call>`;
 
-test.each<[string, ArgumentSchema]>([
-  ['a long text', { type: 'string', maxLength: 1e9 }],
-  ['many choices', { enum: Array.from({ length: 30_000 }, (_, i) => `choice ${i}`) }],
-  [
-    'many texts',
-    { type: 'array', items: { anyOf: Array.from({ length: 99 }, () => ({ type: 'string', maxLength: 512 })) } },
-  ],
-])('%s whose grammar would be too large is refused', (_, schema) => {
+test('many texts whose grammar would be too large are refused', () => {
+  const texts = Array.from({ length: 99 }, () => ({ type: 'string' as const, maxLength: 512 }));
+  const schema: ArgumentSchema = { type: 'array', items: { anyOf: texts } };
   expect(() => new ByteAutomaton(toolCallGrammar([toolOf('f', { a: schema })]))).toThrow(
     'has more than 200000 nodes. Give fewer or smaller values',
   );
@@ -267,7 +262,7 @@ describe('tokens that can come next', () => {
     expect(guide.mask(guide.start, 1000)).toBeUndefined();
     const r = rng(4);
     let state = guide.after(guide.start, TAG);
-    for (let n = 0; n < 60; n++) {
+    for (let n = 0; n < 20; n++) {
       const allowed = new Set(tokensIn(guide.mask(state, 1000)));
       expect(allowed.size).toBeGreaterThan(0);
       expect(followers(state)).toEqual([...allowed]);
@@ -282,7 +277,7 @@ describe('tokens that can come next', () => {
   test.each([16, 20, 30, 80])('sampled at random with %i tokens left, a call is valid and complete', (left) => {
     const r = rng(left);
     const names = new Set<string>();
-    for (let sample = 0; sample < 60; sample++) {
+    for (let sample = 0; sample < 20; sample++) {
       const ids: number[] = [];
       let state = guide.start;
       while (ids.length < left) {
@@ -453,7 +448,7 @@ describe('scheduler', () => {
     });
 
   test('every call is valid; alone, together, preempted in the middle of one, beside guessing', async () => {
-    const requests = Array.from({ length: 10 }, (_, s) =>
+    const requests = Array.from({ length: 6 }, (_, s) =>
       s % 3 === 2 ? { ...request(s), sampling: { ...request(s).sampling, toolCalls: [], logitBias: [] } } : request(s),
     );
     const twoTurns = async (server: RolloutServer, q: GenerateRequest): Promise<Generation[]> => {

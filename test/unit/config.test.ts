@@ -206,7 +206,7 @@ const DEEP = {
 };
 const LONG = {
   text: `name: ${'x'.repeat(10_000_000)}`,
-  quotes: `name: ${'"'.repeat(60_000)}`,
+  quotes: `name: ${'"'.repeat(process.env['FULL_TESTS'] === '1' ? 60_000 : 20_000)}`,
   bomb: `a: &a [${'x,'.repeat(9)}]\nb: &b [${'*a,'.repeat(9)}]\nc: &c [${'*b,'.repeat(9)}]\nd: [${'*c,'.repeat(9)}]`,
 };
 test.each([
@@ -276,7 +276,7 @@ test('nothing that is read changes what every object inherits', () => {
         read(`<tool_call>{"name": "calculator", "arguments": ${json}}</tool_call>`, [calculator]);
       expect(inherited()).toEqual(before);
     }),
-    { numRuns: process.env['FULL_TESTS'] === '1' ? 300 : 100, seed: 1 },
+    { numRuns: process.env['FULL_TESTS'] === '1' ? 300 : 35, seed: 1 },
   );
 });
 

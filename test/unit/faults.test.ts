@@ -185,7 +185,7 @@ async function runUntil(engine: ScriptedServer, requests: number, onSample: (t: 
 
 /** Number of requests of a test. With --full a leak of 140 bytes per request is detected, in the everyday tests one of 700 bytes. */
 const isFull = process.env['FULL_TESTS'] === '1';
-const [WARM_UP, REQUESTS] = isFull ? [2500, 10_000] : [1000, 2500];
+const [WARM_UP, REQUESTS] = isFull ? [2500, 10_000] : [500, 1250];
 
 setFlagsFromString('--expose_gc');
 const collect = runInNewContext('gc') as () => void;
@@ -233,7 +233,7 @@ test.each<RolloutOptions>([
   expect(started + (await runUntil(engine, REQUESTS, check))).toBe(samples);
   expect(engine.answered).toBe(engine.asked);
   expect(reasons).toEqual(new Set(STOP_REASONS));
-  expect(heapMb() - before).toBeLessThan(1);
+  expect(heapMb() - before).toBeLessThan(isFull ? 1 : 0.5);
   await takeAllSlots(engine);
 });
 
@@ -244,9 +244,9 @@ test('in an aborted run every sample ends as aborted or keeps its end, and every
   const release = engine.release.bind(engine);
   let ended = 0;
   engine.release = (id) => (release(id), void (++ended === 50 && controller.abort()));
-  const running = Array.from({ length: 200 }, (_, i) => runSample(engine, i, 0.3, controller));
+  const running = Array.from({ length: 120 }, (_, i) => runSample(engine, i, 0.3, controller));
   const reasons = (await Promise.all(running)).map(({ stopReason }) => stopReason);
-  expect(reasons.filter((reason) => reason === 'aborted').length).toBeGreaterThan(100);
+  expect(reasons.filter((reason) => reason === 'aborted').length).toBeGreaterThan(60);
   expect(reasons.every((reason) => STOP_REASONS.includes(reason))).toBe(true);
   await takeAllSlots(engine);
 });

@@ -322,10 +322,8 @@ describe('GGUF files', () => {
   });
 
   test.each([
-    ['org/tiny:Q8_0', Q8],
     ['org/tiny@main:q8_0', Q8],
     [`org/tiny/${TINY_F16}`, F16],
-    [`HUB/files/${TINY_Q8}`, Q8],
     [`HUB/files/${TINY_Q8}?download=true`, Q8],
   ])('%s is downloaded once', async (name, bytes) => {
     const model = name.replace('HUB', hub.endpoint);

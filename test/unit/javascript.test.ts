@@ -63,37 +63,38 @@ describe('programs', () => {
 });
 
 describe('hostile programs', () => {
-  test.each([
+  /** Programs that end as others below do. */
+  const OF_A_KIND: [string, string, string | RegExp][] = [
+    ['a deep text to parse', 'JSON.parse("[".repeat(1e6))', 'Error: SyntaxError: stack overflow'],
+    ['a deep regular expression', 'new RegExp("(".repeat(1e5))', 'Error: SyntaxError: too many captures'],
+    ['one huge buffer', 'new ArrayBuffer(2 ** 31)', 'Error: RangeError: invalid array buffer length'],
+    ['a huge array', 'new Array(2 ** 32 - 1).fill(0)', MEMORY],
+    ['many small objects', 'const a = []; for (;;) a.push({})', MEMORY_FULL],
+    ['10 MB in one line', 'print("x".repeat(1e6), ..."x".repeat(10).split("").map((x) => x.repeat(1e6)))', PRINTED],
+    ['ever more promises', 'const f = () => { Promise.resolve().then(f); Promise.resolve().then(f); }; f()', WORK],
+    ['a getter that throws', '({ get x() { throw 1; } })', 'a value that cannot be shown'],
+    ['a function whose text is a loop', 'const f = () => 1; f.toString = () => { for (;;); }; f', WORK],
+    ['a circular value', 'const a = {}; a.a = a; a', 'a value that cannot be shown'],
+    ['a promise that awaits itself', 'const p = new Promise((r) => setTimeout(r)); p', /^Error: ReferenceError/],
+  ];
+  test.each<[string, string, string | RegExp]>([
     ['an endless loop', 'for (;;);', WORK],
     ['one that catches its end', 'for (;;) { try { for (;;); } catch {} }', WORK],
     ['an endless regular expression', '/(a+)+$/.test("a".repeat(60) + "b")', WORK],
     ['endless recursion', 'const f = () => f() + 1; f()', STACK],
     ['ever deeper values', 'let n = []; for (;;) n = [n]', MEMORY_FULL],
     ['a deep value', 'let n = 1; for (let i = 0; i < 20000; i++) n = [n]; n', DEPTH],
-    ['a deep text to parse', 'JSON.parse("[".repeat(1e6))', 'Error: SyntaxError: stack overflow'],
-    ['a deep regular expression', 'new RegExp("(".repeat(1e5))', 'Error: SyntaxError: too many captures'],
     ['memory', 'const a = []; for (;;) a.push(new Array(1e4).fill(1))', MEMORY],
     ['one huge string', '"x".repeat(2 ** 29)', MEMORY],
-    ['one huge buffer', 'new ArrayBuffer(2 ** 31)', 'Error: RangeError: invalid array buffer length'],
-    ['a huge array', 'new Array(2 ** 32 - 1).fill(0)', MEMORY],
-    ['many small objects', 'const a = []; for (;;) a.push({})', MEMORY_FULL],
     ['a flood of output', 'for (;;) print("x".repeat(50))', PRINTED],
-    ['10 MB in one line', 'print("x".repeat(1e6), ..."x".repeat(10).split("").map((x) => x.repeat(1e6)))', PRINTED],
     ['a huge value', '"x".repeat(1e6)', 'x'.repeat(200)],
-    ['a huge error', 'throw "x".repeat(1e6)', `Error: ${'x'.repeat(193)}`],
     ['promises without end', 'const f = () => Promise.resolve().then(f); f()', MEMORY_FULL],
-    ['ever more promises', 'const f = () => { Promise.resolve().then(f); Promise.resolve().then(f); }; f()', WORK],
-    ['a promise that awaits itself', 'const p = new Promise((r) => setTimeout(r)); p', /^Error: ReferenceError/],
-    ['a getter that throws', '({ get x() { throw 1; } })', 'a value that cannot be shown'],
     ['a getter that does not end', '({ get x() { for (;;); } })', WORK],
-    ['a value with its own toJSON loop', '({ toJSON() { for (;;); } })', WORK],
-    ['a function whose text is a loop', 'const f = () => 1; f.toString = () => { for (;;); }; f', WORK],
     [
       'an error whose message throws',
       'throw Object.defineProperty(new Error(), "message", { get() { throw 1; } })',
       'Error: a value that cannot be shown',
     ],
-    ['a circular value', 'const a = {}; a.a = a; a', 'a value that cannot be shown'],
     [
       'a proxy that traps everything',
       'throw new Proxy({}, { get() { throw 1 }, getPrototypeOf() { for (;;); } })',
@@ -109,6 +110,7 @@ describe('hostile programs', () => {
       '({ __proto__: null, constructor: { prototype: 1 } })',
       '{"constructor":{"prototype":1}}',
     ],
+    ...(process.env['FULL_TESTS'] === '1' ? OF_A_KIND : []),
   ])('%s', async (_, code, expected) => {
     await expectOutput(code, expected);
     expect(await js('1 + 1')).toBe('2');
@@ -147,7 +149,7 @@ describe('hostile programs', () => {
   test('programs that fill their memory do not affect the next one, which gets the memory', async () => {
     const fill = 'const a = []; for (;;) a.push(new Uint8Array(1e6))';
     const limits = LIMITS;
-    const outputs = await Promise.all(Array.from({ length: 60 }, () => runJavascript(fill, limits)));
+    const outputs = await Promise.all(Array.from({ length: 30 }, () => runJavascript(fill, limits)));
     expect(new Set(outputs)).toEqual(new Set([MEMORY]));
     expect(await runJavascript('new Uint8Array(8e6).length', limits)).toBe('8000000');
   });

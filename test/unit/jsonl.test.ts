@@ -448,6 +448,7 @@ describe('rewards', () => {
           expect(lastNumber(`${whole + 1n}.${broken}`)).not.toBe(found);
         },
       ),
+      { numRuns: process.env['FULL_TESTS'] === '1' ? 100 : 30 },
     );
     fc.assert(
       // fc.string({ unit: 'binary' }) would list all of Unicode first, which takes a second.

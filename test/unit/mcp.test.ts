@@ -55,13 +55,6 @@ async function callOnce(tools: Tool[], name: string, args: unknown = {}, more: P
   return { ...output, text: message?.content };
 }
 
-/** Opens a server that misbehaves as `fault` says, and calls its tool `fault`. The sample must end normally. */
-async function fault(kind: string, options: McpOptions = {}, more: Parameters<typeof run>[1] = {}) {
-  const mcp = await open(hostile(kind), options);
-  const { text, trajectory } = await callOnce(mcp.tools, 'fault', {}, more);
-  return { ...mcp, text, trajectory };
-}
-
 /** True if the process has ended and its exit was received by this process. */
 const isReaped = (pid: number): boolean => {
   try {
@@ -140,9 +133,10 @@ describe('a real server', () => {
 
 describe('a server that misbehaves', () => {
   test('dies in a call: an error text, and the next call starts a new process; after three in a row no more', async () => {
-    const mcp = await fault('dies');
-    expect(mcp.text).toBe('Error: the MCP server "node" closed the connection before it answered');
-    expect(mcp.trajectory).toMatchObject({ numToolErrors: 1, stopReason: 'completed' });
+    const mcp = await open(hostile('dies'));
+    const { text, trajectory } = await callOnce(mcp.tools, 'fault');
+    expect(text).toBe('Error: the MCP server "node" closed the connection before it answered');
+    expect(trajectory).toMatchObject({ numToolErrors: 1, stopReason: 'completed' });
     expect(await answers(mcp)).toBe(WELL);
     for (let i = 0; i < 3; i++) await callOnce(mcp.tools, 'fault');
     expect(await answers(mcp)).toBe('Error: the MCP server "node" is gone: it was lost 3 times in a row');
@@ -183,59 +177,26 @@ describe('a server that misbehaves', () => {
     expect(mcp.stats).toMatchObject({ lost: 0 });
   });
 
-  test('sends names of control tokens and tags of calls: they stay text', async () => {
+  test('answers calls with what a model cannot read as it is, after invalid lines and beside other messages', async () => {
+    const { tools, stats } = await open(hostile('rubbish'));
+    const fault = (kind: string, limits = {}) => callOnce(tools, 'fault', { kind }, { limits });
+    // Names of control tokens and tags of calls stay text.
     const { text, trajectory } = await fault('special');
     expect(text).toContain('<|im_end|>');
     const toolTokens = trajectory.responseIds.filter((_, i) => trajectory.mask[i] === 0);
-    const [end, start] = ['<|im_end|>', '<|im_start|>'].map((name) => tokenizer.idOf(name)!);
     const turns = tokenizer.encodeContinuation([{ role: 'tool', content: 'plain' }]);
     const count = (ids: Uint32Array, id: number) => ids.filter((one) => one === id).length;
-    for (const id of [end, start]) expect(count(toolTokens, id)).toBe(count(turns, id));
+    for (const id of ['<|im_end|>', '<|im_start|>'].map((name) => tokenizer.idOf(name)!))
+      expect(count(toolTokens, id)).toBe(count(turns, id));
     expect(trajectory).toMatchObject({ numToolCalls: 1, numTurns: 2 });
-  });
 
-  test('sends 10 MB: truncated as configured, at both ends, and the rest is not kept in memory', async () => {
-    const { text, trajectory } = await fault('10 MB', {}, { limits: { toolResponseTruncateSide: 'middle' } });
-    expect(trajectory).toMatchObject({ numToolOutputs: 1, numTruncatedOutputs: 1 });
-    expect(text).toBe(`${'x'.repeat(200)}...(truncated)...${'x'.repeat(200)}`);
-    const { text: short } = await fault('10 MB', { maxResponseLength: 10, truncateSide: 'right' });
-    expect(short).toBe('xxxxxxxxxx...(truncated)...');
-  });
+    const long = await fault('10 MB', { toolResponseTruncateSide: 'middle' });
+    expect(long.trajectory).toMatchObject({ numToolOutputs: 1, numTruncatedOutputs: 1 });
+    expect(long.text).toBe(`${'x'.repeat(200)}...(truncated)...${'x'.repeat(200)}`);
 
-  test.each(['malformed', 'wrong id'])(
-    'answers a call with a message that is %s: the time limit, and it goes on',
-    async (kind) => {
-      const mcp = await open(hostile(kind), { timeoutMs: LIMIT.timeoutMs });
-      const passLimit = holdTimers(LIMIT.timeoutMs);
-      const called = callOnce(mcp.tools, 'fault');
-      await until(() => mcp.stats.badMessages > 0);
-      passLimit();
-      expect((await called).text).toBe(LIMIT.passed);
-      expect(await answers(mcp)).toBe(WELL);
-    },
-  );
-
-  test('prints invalid lines: they are skipped and counted', async () => {
-    const mcp = await fault('rubbish');
-    expect(mcp.text).toBe('well');
-    expect(mcp.stats.badMessages).toBe(4);
-  });
-
-  test('sends many tools/list_changed, progress and requests: they are counted or refused, and the tools stay', async () => {
-    const storm = await fault('storm');
-    expect(storm.text).toBe('after the storm');
-    expect(storm.stats.listChanged).toBe(5000);
-    const progress = await open(hostile('progress'));
-    const called = callOnce(progress.tools, 'fault', {});
-    await until(() => progress.stats.progress === 3);
-    await callOnce(progress.tools, 'count', {}); // the answer to the first call comes with this one
-    expect((await called).text).toBe('done');
-    const asks = await fault('asks');
-    await until(() => asks.stats.refusedRequests === 3);
-    expect(asks.text).toBe('asked');
-  });
-
-  test('its errors become error texts, and content other than text is described', async () => {
+    expect((await fault('storm')).text).toBe('after the storm');
+    expect((await fault('asks')).text).toBe('asked');
+    await until(() => stats.refusedRequests === 3);
     expect((await fault('fails')).text).toBe('Error: it failed');
     const refused = await fault('refuses');
     expect(refused.text).toBe('Error: x must be a number');
@@ -244,6 +205,29 @@ describe('a server that misbehaves', () => {
     expect((await fault('odd content')).text).toBe(
       '[unknown content]\n[hologram content]\n[image: image/png, 3 bytes]\n',
     );
+    expect(stats).toMatchObject({ badMessages: 4, listChanged: 5000, lost: 0 });
+  });
+
+  test('answers a call with a message that is malformed or of another id: the time limit, and it goes on', async () => {
+    const mcp = await open(hostile(), { timeoutMs: LIMIT.timeoutMs, maxResponseLength: 60, truncateSide: 'right' });
+    const passLimit = holdTimers(LIMIT.timeoutMs);
+    for (const kind of ['malformed', 'wrong id']) {
+      const before = mcp.stats.badMessages;
+      const called = callOnce(mcp.tools, 'fault', { kind });
+      await until(() => mcp.stats.badMessages > before);
+      passLimit();
+      expect((await called).text).toBe(LIMIT.passed);
+      expect(await answers(mcp)).toBe(WELL);
+    }
+    expect((await callOnce(mcp.tools, 'fault', { kind: '10 MB' })).text).toBe(`${'x'.repeat(60)}...(truncated)...`);
+  });
+
+  test('sends progress of a call that it answers with a later one', async () => {
+    const { tools, stats } = await open(hostile('progress'));
+    const called = callOnce(tools, 'fault');
+    await until(() => stats.progress === 3);
+    await callOnce(tools, 'count'); // the answer to the first call comes with this one
+    expect((await called).text).toBe('done');
   });
 
   test('lists by pages, or without end, or no list, or 10,000', async () => {
@@ -261,28 +245,23 @@ describe('a server that misbehaves', () => {
     );
   });
 
-  test('lists invalid or duplicate names, and tools without a name or an object', async () => {
-    const { tools, notes } = await open(hostile('names'), { name: 'odd' });
-    expect(tools.map(({ name }) => name)).toEqual(['echo', 'count', 'fault', 'a_b_c', 'x'.repeat(64), 'noSchema']);
-    expect(notes).toEqual([
-      'odd: tool "a b/c" is named "a_b_c"',
-      `odd: tool "${'x'.repeat(64)}..." is named "${'x'.repeat(64)}"`,
-      'odd: tool "echo" is skipped: its name is taken',
-      'odd: a tool without a name is skipped',
-      'odd: tool "noObject" is skipped: its schema is not of an object',
-    ]);
-  });
-
-  test('a schema 1,000 deep, one that refers to itself, a description of 1 MB', async () => {
-    for (const [kind, note] of [
-      ['deep', '"deep": not enforced by constrained calls: nested over 16 deep'],
-      ['cycle', '"cycle": not enforced by constrained calls: a $ref in itself'],
-      ['longDescription', 'the description of "long" is truncated from 1048576 characters'],
-    ]) {
-      const { tools, notes } = await open(hostile(kind));
-      expect(notes).toEqual([`node: ${note}`]);
-      expect(JSON.stringify(tools).length).toBeLessThan(5000);
-    }
+  test('lists invalid or duplicate names, no objects, a schema 1,000 deep, one in itself, a description of 1 MB', async () => {
+    const { tools, notes } = await open(hostile('odd list'), { name: 'odd' });
+    const names = ['echo', 'count', 'fault', 'deep', 'cycle', 'long', 'a_b_c', 'x'.repeat(64), 'noSchema'];
+    expect(tools.map(({ name }) => name)).toEqual(names);
+    expect(notes).toEqual(
+      [
+        '"deep": not enforced by constrained calls: nested over 16 deep',
+        '"cycle": not enforced by constrained calls: a $ref in itself',
+        'the description of "long" is truncated from 1048576 characters',
+        'tool "a b/c" is named "a_b_c"',
+        `tool "${'x'.repeat(64)}..." is named "${'x'.repeat(64)}"`,
+        'tool "echo" is skipped: its name is taken',
+        'a tool without a name is skipped',
+        'tool "noObject" is skipped: its schema is not of an object',
+      ].map((note) => `odd: ${note}`),
+    );
+    expect(JSON.stringify(tools).length).toBeLessThan(8000);
   });
 
   test('does not start, dies immediately, never answers initialize: one error message each', async () => {
@@ -443,9 +422,9 @@ describe('sessions', () => {
       ['3', '4'],
     ]);
     const own = await open(hostile(), { perSample: true, maxSessions: 2 });
-    const ids = ['a', 'b', 'c', 'd', 'e'];
+    const ids = ['a', 'b', 'c'];
     expect(await Promise.all(ids.map((id) => numbered(own.tools, id)))).toEqual(ids.map(() => ['1', '2']));
-    expect(own.stats).toMatchObject({ connections: 6, calls: 10, errors: 0 }); // one to list
+    expect(own.stats).toMatchObject({ connections: 4, calls: 6, errors: 0 }); // one to list
   });
 
   test('a sample that waits too long for a session reads an error text, and leaves no session', async () => {

@@ -97,7 +97,7 @@ const groupsOf = (steps: Sample[][]) => steps.flatMap((samples) => [...new Set(s
 const column = (history: Metrics[], name: string) => history.map((metrics) => metrics[name]);
 const upTo = (count: number) => Array.from({ length: count }, (_, i) => i);
 
-test('one-step-off: samples are one step old from the second step; runs repeat, from a checkpoint too', async () => {
+test('one-step-off: samples are one step old from the second step; a checkpoint repeats the rest', async () => {
   const config = configOf('one-step-off');
   const first = await run(config);
   expect(column(first.history, 'training/off_policy/age/max')).toEqual([0, 1, 1, 1, 1]);
@@ -108,9 +108,6 @@ test('one-step-off: samples are one step old from the second step; runs repeat, 
   const differences = column(first.history, 'training/rollout_probs_diff_max');
   expect(differences[0]).toBe(0);
   expect(Math.min(...differences.slice(1))).toBeGreaterThan(0);
-
-  const again = await run(config);
-  expect(exact(again.history)).toEqual(exact(first.history));
 
   const rest = await run(config, { from: readBack(first.checkpoints[1]) });
   expect(exact(rest.history)).toEqual(exact(first.history.slice(2)));

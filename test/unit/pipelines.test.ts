@@ -141,7 +141,7 @@ describe('with any settings and any sample times', () => {
         });
         expect(new Set(run.engine.released).size).toBe(run.engine.released.length);
       }),
-      { numRuns: isFull ? 40 : 15 },
+      { numRuns: isFull ? 40 : 6 },
     ));
 
   test('a checkpoint with groups in flight loses and duplicates nothing', () =>
@@ -167,11 +167,11 @@ describe('with any settings and any sample times', () => {
         expect(trained).toHaveLength(groups * (steps + 1));
         expect(after.problems.position).toBe(groups * (steps + 1) + dropped);
       }),
-      { numRuns: isFull ? 25 : 10 },
+      { numRuns: isFull ? 25 : 4 },
     ));
 
   test('hundreds of groups with a controller that restarts from its last checkpoint every few steps: each is trained on once', async () => {
-    const groups = isFull ? 20 : 6;
+    const groups = isFull ? 20 : 3;
     const config = configOf({ groups, n: 2, steps: 50, asyncTraining: { stalenessThreshold: 0.5 } });
     const uniform = mulberry32(9);
     let run = new Run(config, paced(1));

@@ -88,13 +88,9 @@ describe('a trainer that is resumed from a checkpoint, with an evaluation after 
     ['with greedy baselines', { algorithm: { name: 'remax' } }],
     ['with replayed groups', { algorithm: { replayBufferSize: 8 } }],
     ['over-sampled', { rollout: { overSampleRate: 1 } }],
-    ['with partial rollout', { rollout: { overSampleRate: 1, partialRollout: true } }],
+    ['over-sampled, with partial rollout', { rollout: { overSampleRate: 1, partialRollout: true } }],
     ['one step off', { trainer: { pipeline: 'one-step-off' } }],
     ['fully async', { trainer: { pipeline: 'fully-async' }, asyncTraining: { stalenessThreshold: 1 } }],
-    [
-      'fully async with partial rollout',
-      { trainer: { pipeline: 'fully-async' }, asyncTraining: { stalenessThreshold: 1, partialRollout: true } },
-    ],
   ])('%s', async (_, change) => {
     const places: string[] = [];
     let checkpoint: Checkpoint | undefined;

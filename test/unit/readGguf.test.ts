@@ -341,7 +341,7 @@ describe('refused in two sentences', () => {
     );
   });
 
-  test('600 damaged files, by seed: one error, or the same values where they were not touched', async () => {
+  test('damaged files, by seed: one error, or the same values where they were not touched', async () => {
     const originals = await Promise.all(
       (['F32', 'F16', 'Q8_0'] as const).map(async (type) => {
         const bytes = fileOf({ ...BASE, numHiddenLayers: 1 }, type);
@@ -353,8 +353,9 @@ describe('refused in two sentences', () => {
         return { bytes, start: tensors[0].begin, weights: (await loaded(bytes)).weights };
       }),
     );
+    const count = process.env['FULL_TESTS'] === '1' ? 600 : 150;
     const outcomes = { refused: 0, loaded: 0 };
-    for (let seed = 0; seed < 600; seed++) {
+    for (let seed = 0; seed < count; seed++) {
       const random = mulberry32(seed);
       const below = (n: number) => Math.floor(random() * n);
       const { bytes, start, weights } = originals[seed % 3];
@@ -374,9 +375,8 @@ describe('refused in two sentences', () => {
       expect(damaged.length, `seed ${seed}`).toBe(bytes.length);
       expect(differing(weights, found.weights), `seed ${seed}`).toBeLessThanOrEqual(place < start ? 0 : 32);
     }
-    expect(outcomes.refused + outcomes.loaded).toBe(600);
-    expect(outcomes.refused).toBeGreaterThan(500);
-    expect(outcomes.loaded).toBeGreaterThan(50);
+    expect(outcomes.refused).toBeGreaterThan((5 / 6) * count);
+    expect(outcomes.loaded).toBeGreaterThan(count / 12);
   });
 
   function changed(bytes: Uint8Array<ArrayBuffer>, change: (view: DataView) => void): Uint8Array {

@@ -62,7 +62,7 @@ test('thousands of requests with updates in the middle: every slot and every tok
   const sizes = { ...SIZES, maxNumSeqs: 64, maxPrompts: 8, slotCapacity: 8, maxBatchedTokens: 512 };
   const { server, decoder } = serverOf(sizes);
   const make = (i: number) => ({ ...request(i % 4, i, { maxNewTokens: 1 + (i % 8) }), requestId: `${i}` });
-  const requests = isFull ? 10_000 : 3000;
+  const requests = isFull ? 10_000 : 1000;
   const generations = await stream(server, requests, 100, make, (answered) => {
     if (answered % (requests / 10) !== 0) return;
     return (async () => {
@@ -210,10 +210,9 @@ test('with unpredictable ends, less than 5% of the rows are wasted', async () =>
 
 test.each<[Preemption, number]>([
   ['off', 16],
-  ['parked', 3],
   ['parked', 1],
   ['latest', 3],
-  ['latest', 1],
+  ...(isFull ? [['parked', 3] as [Preemption, number], ['latest', 1] as [Preemption, number]] : []),
 ])('turns with waits of every length draw what they draw alone: %s, %i slots', async (preemption, maxNumSeqs) => {
   const alone = serverOf().server;
   const samples = [0, 1, 2, 3].flatMap((p) => [0, 1, 2, 3].map((s) => request(p, s)));
@@ -263,8 +262,8 @@ test('one pass runs at a time, no row is past its limit, and a pause waits for t
 });
 
 test('the latest running sample is preempted by an earlier one, and continues later', async () => {
-  const sizes = { ...SIZES, slotCapacity: 2000 };
-  const [early, late] = [request(0, 0), request(1, 0, { stopTokenIds: [], maxNewTokens: 2000 })];
+  const sizes = { ...SIZES, slotCapacity: 800 };
+  const [early, late] = [request(0, 0), request(1, 0, { stopTokenIds: [], maxNewTokens: 800 })];
   const want = await serverOf(sizes).server.generate(late);
   const { server, decoder } = serverOf({ ...sizes, maxNumSeqs: 1 }, { preemption: 'latest' });
   decoder.takesTime = true;

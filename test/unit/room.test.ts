@@ -284,7 +284,7 @@ describe.runIf(hasNatsServer())('a room', () => {
       'after kills of workers, controller and server, each group is trained once',
       { timeout: KILLS_MS },
       async () => {
-        const [count, every] = isFull ? [1000, 20] : [16, 4];
+        const [count, every] = isFull ? [1000, 20] : [8, 2];
         const saved = fresh();
         // The queue takes about 40 of the 48 samples that can be in flight. With fewer than 38, the queue might contain no two complete
         // groups.

@@ -312,27 +312,30 @@ async function damagedRun(damage: string): Promise<void> {
   await put('config.yaml', [CONFIG_YAML]);
 }
 
-test.each(DAMAGED.map((damage) => [damage.length > 60 ? `${damage.slice(0, 60)}...` : damage, damage]))(
-  'logs with a line %j in them are read without it',
-  async (_, damage) => {
-    const warn = vi.spyOn(console, 'warn').mockReturnValue();
-    await damagedRun(damage);
-    expect((await folder.metrics()).map((one) => one[STEP])).toEqual([0, 1]);
-    expect((await folder.rollouts()).length).toBeLessThanOrEqual(2);
-    expect((await folder.rollouts())[0]).toMatchObject(ROLLOUT);
-    const io = { json: true, text: () => {}, result: () => {} };
-    const args = { positionals: [folder.path], overrides: [], flags: {} };
-    await report.run(args, io);
-    await profile.run(args, io);
-    expect(existsSync(folder.file('report.html')) && existsSync(folder.file('profile.html'))).toBe(true);
-    const sentences = warn.mock.calls.map(([sentence]) => String(sentence));
-    expect(new Set(sentences).size).toBe(sentences.length); // each message occurs once
-    if (damage !== '')
-      expect(sentences).toContain(`2 of 4 lines of ${folder.file('metrics.jsonl')} cannot be read and are skipped`);
-    await RunFolder.reopen(disk, folder.path, 1, {});
-    expect({}).not.toHaveProperty('polluted');
-  },
-);
+const isFull = process.env['FULL_TESTS'] === '1';
+test.each(
+  DAMAGED.filter((_, i) => isFull || i % 3 === 2).map((damage) => [
+    damage.length > 60 ? `${damage.slice(0, 60)}...` : damage,
+    damage,
+  ]),
+)('logs with a line %j in them are read without it', async (_, damage) => {
+  const warn = vi.spyOn(console, 'warn').mockReturnValue();
+  await damagedRun(damage);
+  expect((await folder.metrics()).map((one) => one[STEP])).toEqual([0, 1]);
+  expect((await folder.rollouts()).length).toBeLessThanOrEqual(2);
+  expect((await folder.rollouts())[0]).toMatchObject(ROLLOUT);
+  const io = { json: true, text: () => {}, result: () => {} };
+  const args = { positionals: [folder.path], overrides: [], flags: {} };
+  await report.run(args, io);
+  await profile.run(args, io);
+  expect(existsSync(folder.file('report.html')) && existsSync(folder.file('profile.html'))).toBe(true);
+  const sentences = warn.mock.calls.map(([sentence]) => String(sentence));
+  expect(new Set(sentences).size).toBe(sentences.length); // each message occurs once
+  if (damage !== '')
+    expect(sentences).toContain(`2 of 4 lines of ${folder.file('metrics.jsonl')} cannot be read and are skipped`);
+  await RunFolder.reopen(disk, folder.path, 1, {});
+  expect({}).not.toHaveProperty('polluted');
+});
 
 test('unreadable logs end in one error message', async () => {
   vi.spyOn(console, 'warn').mockReturnValue();

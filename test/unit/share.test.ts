@@ -58,6 +58,8 @@ test('two answers survive a round trip, long ones without their middle, and with
   expect([both.changes, both.comparison?.after]).toEqual([[change], given.after]);
 });
 
+const isFull = process.env['FULL_TESTS'] === '1';
+
 test('any history survives a round trip', async () => {
   const value = fc.double({ min: -1e9, max: 1e9, noNaN: true });
   const line = fc.record(
@@ -86,7 +88,7 @@ test('any history survives a round trip', async () => {
         else expect(Math.abs(one['critic/score/mean'] - was)).toBeLessThanOrEqual(step + 256);
       });
     }),
-    { numRuns: 100 },
+    { numRuns: isFull ? 100 : 30 },
   );
 });
 
@@ -130,7 +132,7 @@ test('no other text is accepted as a result: it ends in one error message, never
           for (const value of Object.values(line)) expect(Number.isFinite(value)).toBe(true);
       }
     }),
-    { numRuns: 300 },
+    { numRuns: isFull ? 300 : 100 },
   );
 });
 

@@ -51,7 +51,7 @@ describe.each(TASKS)('%s', (name, open, openSmall) => {
     const files = await taskTokenizer(task, task.tokenizer!.vocabSize);
     const tokenizer = new ChatTokenizer(files.tokenizer, files.config);
     expect(tokenizer.vocabSize).toBeLessThanOrEqual(task.tokenizer!.vocabSize);
-    for (let i = 0; i < 8; i++) {
+    for (let i = 0; i < 3; i++) {
       for (const [errorRate, want] of [
         [0, 1],
         [1, 0],

@@ -158,7 +158,7 @@ const WHOLE: Record<string, (inner: string) => string> = {
   'in a call to FunctionGemma': (inner) => `<start_function_call>call:search{query:${inner}}<end_function_call>`,
 };
 /** Characters of a hostile text, and the milliseconds that it may take. A parser with quadratic time would take many times as long. */
-const [LONG, LONG_MS] = process.env['FULL_TESTS'] === '1' ? [2 ** 20, 3000] : [2 ** 18, 1000];
+const [LONG, LONG_MS] = process.env['FULL_TESTS'] === '1' ? [2 ** 20, 3000] : [2 ** 17, 500];
 test.each(Object.entries(TOOL_PARSERS))(`%s reads ${LONG} characters of any tag in a moment`, (_, parse) => {
   for (const [place, whole] of Object.entries(WHOLE))
     for (const tag of TAGS) {
@@ -187,13 +187,13 @@ test.each([
   expect(parseQwenXml(xml, [open])).toEqual([{ error, name: 'search' }]);
 });
 
-test.each(["'", '"', "\\'", "'\\", 'True '])('a megabyte of %j as an argument is read in a moment', (part) => {
-  const text = `'${part.repeat(2 ** 20 / part.length)}\\`;
+test.each(["'", '"', "\\'", "'\\", 'True '])(`${LONG} characters of %j as an argument are read in a moment`, (part) => {
+  const text = `'${part.repeat(LONG / part.length)}\\`;
   const tool: Tool = { ...search, parameters: { type: 'object', properties: { p: { type: 'object' } } } };
   const ms = processorMs(() =>
     parseQwenXml(`<tool_call><function=search><parameter=p>${text}</parameter></function></tool_call>`, [tool]),
   );
-  expect(ms).toBeLessThan(3000);
+  expect(ms).toBeLessThan(LONG_MS);
 });
 
 test('an argument called __proto__ is an unknown argument', () => {
