@@ -28,13 +28,13 @@ const SHAPES: [string, Partial<ModelConfig>][] = [
   ['Llama: attention_bias on all four products', { qkvBias: true, oBias: true }],
   ['Llama: mlp_bias', { mlpBias: true, hiddenSize: 24, headDim: 10 }],
   ['Qwen2: bias on q, k and v alone', { architecture: 'Qwen2ForCausalLM', qkvBias: true, ropeTheta: 1e6 }],
-  ['Qwen3: q/k norm, head dim not C / H', { architecture: 'Qwen3ForCausalLM', qkNorm: true, headDim: 16 }],
+  ['Qwen3: q/k norm, head dim not C / H', { architecture: 'Qwen3ForCausalLM', qkNorm: true, headDim: 8 }],
   [
     'Qwen3: the same with attention_bias, untied',
     {
       architecture: 'Qwen3ForCausalLM',
       qkNorm: true,
-      headDim: 16,
+      headDim: 8,
       qkvBias: true,
       oBias: true,
       tieWordEmbeddings: false,
