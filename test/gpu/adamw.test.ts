@@ -85,7 +85,7 @@ test('decay alone shrinks weights whose gradient is zero', async () => {
   await check(w, [new Float32Array(67), new Float32Array(67)], OPTIONS);
 });
 
-test('more workgroups than one grid dimension holds', async () => {
+test('a grid folded over both dimensions', async () => {
   const n = 4 * FOLD_THREADS;
   await check(pattern(n), [pattern(n, 31), pattern(n, 17)], OPTIONS, true);
 });

@@ -95,7 +95,7 @@ test('copying the weights during every step changes no metric of a run', async (
   const copies: TensorMap[] = [];
   const asked = await train(async (weights) => void copies.push(await weights()));
   expect(asked).toEqual(quiet);
-  expect(copies.length).toBeGreaterThan(20);
+  expect(copies.length).toBeGreaterThan(9);
   const first = [...copies[0].keys()][0];
   expect(copies.at(-1)!.get(first)!.data).not.toEqual(copies[0].get(first)!.data);
 }, 240_000);
@@ -105,9 +105,9 @@ async function train(hear: (weights: () => Promise<TensorMap>) => Promise<void>)
   const small = resolveTrainConfig({
     name: 'asked',
     model: { path: 'in memory' },
-    data: { trainBatchSize: 4, maxResponseLength: 24, maxPromptLength: 64, valMaxSamples: 8 },
-    rollout: { n: 4, maxNumSeqs: 7 },
-    actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 256 },
+    data: { trainBatchSize: 2, maxResponseLength: 24, maxPromptLength: 64, valMaxSamples: 5 },
+    rollout: { n: 3, maxNumSeqs: 5 },
+    actor: { ppoMiniBatchSize: 1, ppoMaxTokenLenPerGpu: 256 },
     trainer: { totalTrainingSteps: 1, testFreq: 1 },
   });
   const model = { ...chatConfig, maxPositionEmbeddings: 128 };

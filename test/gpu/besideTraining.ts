@@ -54,7 +54,7 @@ export async function train(model: ModelEngine, updates: number): Promise<unknow
 const PROMPTS = [Uint32Array.of(9, 8, 7), Uint32Array.of(1, 2, 3, 4, 5, 6)];
 let asked = 0;
 
-export function request(s: number, maxNewTokens = 16): GenerateRequest {
+export function request(s: number, maxNewTokens = 9): GenerateRequest {
   const contextIds = PROMPTS[s % 2];
   return {
     requestId: `${asked++}`,

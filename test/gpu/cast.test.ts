@@ -46,7 +46,7 @@ test('from an odd element to an odd element, leaving the rest alone', ({ skip })
     expectSame(got, want);
   }));
 
-test('more workgroups than one grid dimension holds', ({ skip }) =>
+test('a grid folded over both dimensions', ({ skip }) =>
   withHalves(skip, async (gpu) => {
     const [x, y] = [pattern(FOLD_THREADS), roomyHalves(gpu, 'y', FOLD_THREADS)];
     cast(oneThreadGroups(gpu), { x: gpu.buffer('x', x), y, n: FOLD_THREADS });

@@ -1,6 +1,8 @@
 /** Helpers of the kernel tests: outputs followed by extra space, and comparisons with an error bound for each element. */
 import { expect } from 'vitest';
 import type { Gpu, View } from '../../src/gpu/device.ts';
+import { foldedByTwo } from './fold.ts';
+import { isFull } from './full.ts';
 import { poisoned } from './gpu.ts';
 
 /** Unit roundoff of f32, the largest relative error of one correctly rounded operation. */
@@ -71,18 +73,22 @@ export function pattern(n: number, step = 7919): Float32Array {
 export const f64 = (x: ArrayLike<number>): Float64Array => Float64Array.from(x);
 export const abs64 = (x: ArrayLike<number>): Float64Array => Float64Array.from(x, Math.abs);
 
-/** Number of threads that is larger than the number of workgroups in one grid dimension. */
-export const FOLD_THREADS = 65536 + 101;
-
 /**
- * Returns a Gpu that runs kernels with workgroups of one thread, if the kernel allows it. FOLD_THREADS threads then need two grid
- * dimensions.
+ * Number of threads. In --full it is larger than the number of workgroups in one grid dimension. Every day rmsnorm.test.ts has that many
+ * workgroups, and other kernels have few, in a grid that is folded by two.
  */
+export const FOLD_THREADS = isFull ? 65536 + 101 : 1001;
+
+/** Returns a Gpu that runs kernels with workgroups of one thread, if the kernel allows it, in two grid dimensions for FOLD_THREADS threads. */
 export function oneThreadGroups(gpu: Gpu): Gpu {
-  const dispatch: Gpu['dispatch'] = (kernel, buffers, params, groups, overrides) =>
-    kernel.code.includes('override WG: u32 = 64u')
-      ? gpu.dispatch(kernel, buffers, params, groups * 64, { ...overrides, WG: 1 })
-      : gpu.dispatch(kernel, buffers, params, groups, overrides);
+  const dispatch: Gpu['dispatch'] = (kernel, buffers, params, groups, overrides) => {
+    const [count, own] = kernel.code.includes('override WG: u32 = 64u')
+      ? [groups * 64, { ...overrides, WG: 1 }]
+      : [groups, overrides];
+    const record = () => gpu.dispatch(kernel, buffers, params, count, own);
+    if (isFull) record();
+    else foldedByTwo(record);
+  };
   return withSoftwareGrid(gpu, true, dispatch); // one thread per sum
 }
 

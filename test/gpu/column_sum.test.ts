@@ -30,8 +30,7 @@ test.each([
   await check(r.normals(N * C), r.normals(C));
 });
 
-test('more workgroups than one grid dimension holds', () =>
-  check(pattern(2 * FOLD_THREADS), pattern(FOLD_THREADS, 31), true));
+test('a grid folded over both dimensions', () => check(pattern(2 * FOLD_THREADS), pattern(FOLD_THREADS, 31), true));
 
 test('a buffer that is too small is refused before any GPU work', () =>
   withGpu((gpu) => {

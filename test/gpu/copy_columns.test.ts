@@ -21,7 +21,7 @@ test.each([
   }),
 );
 
-test('more workgroups than one grid dimension holds', () =>
+test('a grid folded over both dimensions', () =>
   withGpu(async (gpu) => {
     const R = Math.ceil(FOLD_THREADS / 3);
     const [data, y] = [pattern(R * 3), roomy(gpu, 'y', R * 3)];

@@ -60,7 +60,7 @@ test('adds to y on request; p = 0 keeps everything; keys give different masks; t
     expectSame(await readRoomy(gpu, y, n), new Float32Array(n).fill(3));
   }));
 
-test('more workgroups than one grid dimension holds', () =>
+test('a grid folded over both dimensions', () =>
   withGpu(async (gpu) => {
     const x = pattern(FOLD_THREADS);
     const y = roomy(gpu, 'y', x.length);

@@ -44,7 +44,7 @@ test.each([
   }),
 );
 
-test('more workgroups than one grid dimension holds', () =>
+test('a grid folded over both dimensions', () =>
   withGpu(async (gpu) => {
     const N = Math.ceil(FOLD_THREADS / 61);
     const tokens = Uint32Array.from({ length: N }, (_, n) => (n * 7) % 13);

@@ -4,7 +4,7 @@ import { embedBwd } from '../../src/gpu/ops/embed.ts';
 import { embeddingBwd } from '../../src/extensions/verify/reference/ops.ts';
 import { sortByToken } from '../../src/model/workspace.ts';
 import { rng } from '../random.ts';
-import { abs64, expectWithin, f64, oneThreadGroups, pattern, readRoomy, U, withRoom } from './check.ts';
+import { abs64, expectWithin, f64, FOLD_THREADS, oneThreadGroups, pattern, readRoomy, U, withRoom } from './check.ts';
 import { withGpu } from './gpu.ts';
 
 async function check(
@@ -58,9 +58,9 @@ test('a table in two buffers', () =>
     await check(gpu, tokens, r.normals(N * C), r.normals(V * C), gpu, 5);
   }));
 
-test('more workgroups than one grid dimension holds', () =>
+test('a grid folded over both dimensions', () =>
   withGpu(async (gpu) => {
-    const [N, C] = [1100, 61];
+    const [N, C] = [Math.ceil(FOLD_THREADS / 60), 61];
     const tokens = Uint32Array.from({ length: N }, (_, n) => N - 1 - n);
     await check(gpu, tokens, pattern(N * C), pattern(N * C, 31), oneThreadGroups(gpu));
   }));

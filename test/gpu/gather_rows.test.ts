@@ -26,7 +26,7 @@ test.each([
   await check(r.normals(N * C), rows, C);
 });
 
-test('more workgroups than one grid dimension holds', () => {
+test('a grid folded over both dimensions', () => {
   const R = Math.ceil(FOLD_THREADS / 61);
   return check(
     pattern(13 * 61),

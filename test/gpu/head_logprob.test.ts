@@ -55,7 +55,7 @@ test.each([
   check({ R: 137, V: 13, temperature: 0.7, scale: 2 }, firstRow, rows),
 );
 
-test('more workgroups than one grid dimension holds', () =>
+test('a grid folded over both dimensions', () =>
   withGpu(async (gpu) => {
     const [E, R, V] = [FOLD_THREADS, 3, 5];
     const [logits, stats] = [pattern(R * V), pattern(R * 2, 31)];

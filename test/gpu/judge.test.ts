@@ -30,14 +30,14 @@ const task: SyncTask = {
 
 const PROMPT = '{response} ?';
 // Any digit that the random model generates counts as a score.
-const JUDGE = { weight: 0.5, prompt: PROMPT, max: 1e9, maxPromptLength: 112, maxNewTokens: 12, maxNumSeqs: 3 };
+const JUDGE = { weight: 0.5, prompt: PROMPT, max: 1e9, maxPromptLength: 112, maxNewTokens: 12, maxNumSeqs: 2 };
 
 const configOf = (more: object = {}) =>
   resolveTrainConfig({
     name: 'tiny',
     model: { path: 'x', ...more },
     data: { trainBatchSize: 2, maxPromptLength: 16, maxResponseLength: 24, valMaxSamples: 1 },
-    rollout: { n: 4, maxNumSeqs: 3 },
+    rollout: { n: 3, maxNumSeqs: 2 },
     actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 80, optim: { lr: 0.05 } },
     reward: { ruleWeight: 2, judge: JUDGE },
     trainer: { totalTrainingSteps: 2 },

@@ -219,7 +219,7 @@ describe('gradient checkpointing', () => {
 
 test('the base has no gradient and no moments: an update takes memory for the adapters alone', () =>
   withGpu(async (gpu) => {
-    const config = { ...tinyConfig, hiddenSize: 96, intermediateSize: 256, vocabSize: 500, headDim: 24 };
+    const config = { ...tinyConfig, hiddenSize: 96, intermediateSize: 256, vocabSize: 500 };
     const grown = async (lora: LoraConfig | undefined) => {
       const model = loraModel(gpu, lora, config);
       const engine = new WgslEngine(gpu, model, 64);

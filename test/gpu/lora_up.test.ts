@@ -29,7 +29,7 @@ test('columns without an adapter, and all of them where B is 0, keep their bits'
     });
   }));
 
-test('more workgroups than one grid dimension holds', () =>
+test('a grid folded over both dimensions', () =>
   withGpu(async (gpu) => {
     const [N, J] = [Math.ceil(FOLD_THREADS / 3) * 4, 3];
     const t = pattern(N);

@@ -27,7 +27,7 @@ test.for(ON_GRIDS)('db += scale * t^T dy: $name, grid of $grid', (shape) =>
   }),
 );
 
-test('more workgroups than one grid dimension holds', () =>
+test('a grid folded over both dimensions', () =>
   withGpu(async (gpu) => {
     const [J, R] = [FOLD_THREADS, 2];
     const dy = pattern(J);

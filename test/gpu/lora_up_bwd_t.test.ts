@@ -28,7 +28,7 @@ test.for(ON_GRIDS)('dt = scale * dy B^T: $name, grid of $grid', (shape) =>
   }),
 );
 
-test('more workgroups than one grid dimension holds', () =>
+test('a grid folded over both dimensions', () =>
   withGpu(async (gpu) => {
     const [N, R] = [Math.ceil(FOLD_THREADS / 3) * 4, 3];
     const dy = pattern(N);

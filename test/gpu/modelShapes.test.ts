@@ -28,13 +28,13 @@ const SHAPES: [string, Partial<ModelConfig>][] = [
   ['Llama: attention_bias on all four products', { qkvBias: true, oBias: true }],
   ['Llama: mlp_bias', { mlpBias: true, hiddenSize: 24, headDim: 10 }],
   ['Qwen2: bias on q, k and v alone', { architecture: 'Qwen2ForCausalLM', qkvBias: true, ropeTheta: 1e6 }],
-  ['Qwen3: q/k norm, head dim not C / H', { architecture: 'Qwen3ForCausalLM', qkNorm: true, headDim: 16 }],
+  ['Qwen3: q/k norm, head dim not C / H', { architecture: 'Qwen3ForCausalLM', qkNorm: true, headDim: 8 }],
   [
     'Qwen3: the same with attention_bias, untied',
     {
       architecture: 'Qwen3ForCausalLM',
       qkNorm: true,
-      headDim: 16,
+      headDim: 8,
       qkvBias: true,
       oBias: true,
       tieWordEmbeddings: false,
@@ -102,8 +102,8 @@ const inMemory = (checkpoint: ModelCheckpoint, dtype: 'F32' | 'F16' | 'BF16' = '
 
 test('a tensor of many pieces: host memory stays at a few pieces, and every value arrives', () =>
   withGpu(async (gpu) => {
-    // Sizes that make an embedding of 12 MB, and matrices wider than a piece of 8 MiB.
-    const config = { ...tinyConfig, vocabSize: 20_000, hiddenSize: 156, intermediateSize: 15_000, numHiddenLayers: 1 };
+    // Sizes that make an embedding and matrices larger than a piece of 8 MiB.
+    const config = { ...tinyConfig, vocabSize: 14_000, hiddenSize: 156, intermediateSize: 13_600, numHiddenLayers: 1 };
     const weights: TensorMap = new Map(
       parameterSpecs(config).map(({ name, shape }, t) => {
         const data = Float32Array.from({ length: elementCount(shape) }, (_, i) => (i % 65_521) + t * 65_536);

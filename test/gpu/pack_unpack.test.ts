@@ -68,7 +68,7 @@ describe.each(PACKED_FORMATS)('%s', (format) => {
       expectSame(await readRoomy(gpu, y, tokens.length * C), want);
     }));
 
-  test('more workgroups than one grid dimension holds', () =>
+  test('a grid folded over both dimensions', () =>
     withGpu(async (gpu) => {
       const n = FOLD_THREADS * 32;
       const x = pattern(n);

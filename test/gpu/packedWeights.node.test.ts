@@ -50,11 +50,11 @@ async function run(
   const engine = new WgslEngine(gpu, model, 64);
   const r = rng(5);
   const ids = (n: number) => Uint32Array.from({ length: n }, () => Math.floor(r.uniform() * config.vocabSize));
-  const samples = [{ tokens: ids(40), mask: new Uint8Array(40).fill(1) }];
+  const samples = [{ tokens: ids(12), mask: new Uint8Array(12).fill(1) }];
   const [{ batch }] = packGroups([{ prompt: ids(5), samples }], 64);
   const { logProbs } = await engine.logProbs(batch, { temperature: 1 });
   for (let step = 0; step < 2; step++) {
-    const dLogProbs = Float32Array.from(r.normals(40));
+    const dLogProbs = Float32Array.from(r.normals(12));
     await engine.forwardBackward(batch, { kind: 'coefficients', dLogProbs }, { temperature: 1 });
     await engine.optimizerStep(adam);
   }
@@ -88,7 +88,8 @@ describe.each(PACKED_FORMATS)('%s', (format) => {
     gpu.destroy();
   });
 
-  test('biases and norms are unchanged, and matrices are close', async () => {
+  // pack_unpack.test.ts compares the values of every format every day.
+  test.runIf(isFull || format === 'int4')('biases and norms are unchanged, and matrices are close', async () => {
     const gpu = await Gpu.create();
     const weights = initWeights(config, 3);
     const model = await loadModel(gpu, config, 16, weights, { lora, form: format });
@@ -177,9 +178,9 @@ const spec: DeviceSpec = {
   rollout: { maxNumSeqs: 2, slotCapacity: 32, maxPrompts: 2, maxPromptLength: 32, maxBatchedTokens: 64 },
 };
 
-const ofFile = inBlocks(big, () => 'Q8_0');
+const ofFile = inBlocks(big, () => 'Q4_0');
 test.each<[string, DeviceSpec]>([
-  // The everyday tests plan one format, because the formats differ only in their bits per weight; int8 is that of the file.
+  // The everyday tests plan one format, because the formats differ only in their bits per weight.
   ...PACKED_FORMATS.filter((format) => isFull || format === 'int4').map((format): [string, DeviceSpec] => [
     format,
     { ...spec, weightFormat: format },

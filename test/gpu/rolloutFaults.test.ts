@@ -93,11 +93,11 @@ test(
       };
       const samples = (from: number, count: number) =>
         Promise.all(Array.from({ length: count }, (_, i) => sample(from + i)));
-      await samples(0, 12); // allocates everything that is allocated once
+      await samples(0, 7); // allocates everything that is allocated once
       const { buffers, bytes } = gpu.counters;
-      const trajectories = await samples(12, 20);
+      const trajectories = await samples(12, 12);
       onCall = () => controller.abort();
-      trajectories.push(...(await samples(48, 10)));
+      trajectories.push(...(await samples(48, 7)));
       expect(gpu.counters).toMatchObject({ buffers, bytes });
       expect([...called].sort()).toEqual(Object.keys(FAULTS).sort());
       const reasons = new Set<StopReason>();

@@ -57,9 +57,9 @@ test('the same samples alone, together, in other orders and preempted draw the s
     expect((await alone.takeStats()).preemptions).toBe(0);
     for (const preemption of ['parked', 'latest'] as const) {
       const engine = new WgslRolloutEngine(gpu, model, SHORT, { preemption });
-      expect(await runSlowly(engine, samples)).toEqual(want);
-      expect(await runSlowly(engine, [...samples].reverse())).toEqual([...want].reverse());
-      expect((await engine.takeStats()).preemptions).toBeGreaterThanOrEqual(2 * (samples.length - SHORT.maxNumSeqs));
+      const inOrder = <T>(all: T[]) => (preemption === 'parked' ? all : [...all].reverse());
+      expect(await runSlowly(engine, inOrder(samples))).toEqual(inOrder(want));
+      expect((await engine.takeStats()).preemptions).toBeGreaterThanOrEqual(samples.length - SHORT.maxNumSeqs);
     }
   }),
 );
@@ -90,7 +90,9 @@ test.each(['recompute', 'keep'] as const)(
       const gpu = await testGpu();
       const model = tinyModel(gpu);
       const engine = new WgslRolloutEngine(gpu, model, { ...SIZES, maxBatchedTokens: 24 }, { kvCache });
-      const requests = samples.map((q) => ({ ...q, sampling: { ...q.sampling, stopTokenIds: [], maxNewTokens: 30 } }));
+      const requests = samples
+        .slice(0, 6)
+        .map((q) => ({ ...q, sampling: { ...q.sampling, stopTokenIds: [], maxNewTokens: 30 } }));
       const want = await Promise.all(requests.map((q) => engine.generate(q)));
       for (const { requestId } of requests) engine.release(requestId);
       const [first, ...others] = requests;

@@ -61,7 +61,7 @@ const configOf = (judge: object = {}, more: { model?: object; algorithm?: object
     name: 'tiny',
     model: { path: 'x', ...more.model },
     data: { trainBatchSize: 2, maxPromptLength: 16, maxResponseLength: 24, valMaxSamples: 1 },
-    rollout: { n: 4, maxNumSeqs: 4 },
+    rollout: { n: 3, maxNumSeqs: 4 },
     actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 256, optim: { lr: 0.05 } },
     reward: { ruleWeight: 2, rubric: RUBRIC, judge: { maxPromptLength: 200, maxNumSeqs: 3, ...judge } },
     trainer: { totalTrainingSteps: 4 },

@@ -3,6 +3,7 @@ import { sample } from '../../src/gpu/ops/sample.ts';
 import type { Gpu } from '../../src/gpu/device.ts';
 import { rng } from '../random.ts';
 import { expectSame, U } from './check.ts';
+import { foldedByTwo } from './fold.ts';
 import { isFull } from './full.ts';
 import { withGpu } from './gpu.ts';
 import { drawToken, keptTokens, logProbsOf, type SamplingControl, uniformOf } from './sampleReference.ts';
@@ -308,12 +309,12 @@ describe('slot state', () => {
     }));
 });
 
-test('more sequences than one grid dimension holds', () =>
+test('a grid folded over both dimensions', () =>
   withGpu(async (gpu) => {
-    const [n, V] = [65537, 2];
+    const [n, V] = [67, 2];
     const slots = Array.from({ length: n }, (_, i): Slot => ({ key: [i, 0], control: PLAIN }));
     const { draw, read } = arrange(gpu, { logits: Float32Array.of(0, 0), V, slots, cap: 1 });
-    draw();
+    foldedByTwo(draw);
     const { drawn, state } = await read();
     for (let i = 0; i < n; i++)
       if (drawn[i * 3] !== (uniformOf([i, 0], 5) < 0.5 ? 0 : 1) || state[i * 4 + 2] !== 1) expect.fail(`sequence ${i}`);

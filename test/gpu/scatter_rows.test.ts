@@ -29,7 +29,7 @@ test.each([
   await check(r.normals(R * C), rows, r.normals(2 * R * C));
 });
 
-test('more workgroups than one grid dimension holds', async () => {
+test('a grid folded over both dimensions', async () => {
   const R = Math.ceil(FOLD_THREADS / 61);
   const rows = Uint32Array.from({ length: R }, (_, i) => R - 1 - i);
   await check(pattern(R * 61), rows, new Float32Array(R * 61), true);

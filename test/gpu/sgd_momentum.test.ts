@@ -70,7 +70,7 @@ test.each([1, 63, 64, 65, 1031].flatMap((n) => SPECS.map((spec) => ({ n, spec, t
   },
 );
 
-test('more workgroups than one grid dimension holds', async () => {
+test('a grid folded over both dimensions', async () => {
   for (const spec of [SPECS[2], SPECS[3]]) await checkVector(FOLD_THREADS, spec, [pattern(FOLD_THREADS, 31)], true);
 });
 

@@ -14,9 +14,9 @@ test(`after two steps, ${MORE} more: no buffer, pipeline or bind group is create
     name: 'steady',
     seed: 3,
     model: { path: 'in memory' },
-    data: { trainBatchSize: 4, maxResponseLength: 24, maxPromptLength: 64, valMaxSamples: 8 },
-    rollout: { n: 4 },
-    actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 256, useKlLoss: true, klLossCoef: 0.01 },
+    data: { trainBatchSize: 2, maxResponseLength: 24, maxPromptLength: 64, valMaxSamples: 1 },
+    rollout: { n: 3 },
+    actor: { ppoMiniBatchSize: 1, ppoMaxTokenLenPerGpu: 256, useKlLoss: true, klLossCoef: 0.01 },
     trainer: { totalTrainingSteps: 2 + MORE },
   });
   const model = { ...tinyConfig, vocabSize: 512, maxPositionEmbeddings: 128 };

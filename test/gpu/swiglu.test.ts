@@ -30,8 +30,7 @@ test.each([
 
 test('gates far out on both sides', () => check(Float32Array.of(-200, -90, -30, 30, 90, 200, 1, 2, 3, 4, 5, 6), 1));
 
-test('more workgroups than one grid dimension holds', () =>
-  check(pattern(2 * Math.ceil(FOLD_THREADS / 16) * 61), 61, true)); // 16 blocks of four rows
+test('a grid folded over both dimensions', () => check(pattern(2 * Math.ceil(FOLD_THREADS / 16) * 61), 61, true)); // 16 blocks of four rows
 
 test('a buffer that is too small is refused before any GPU work', () =>
   withGpu((gpu) => {

@@ -43,7 +43,7 @@ test.each([
 test('gates far out on both sides', () =>
   check(Float32Array.of(-200, -90, -30, 30, 90, 200, 1, 2, 3, 4, 5, 6), rng(3).normals(6), 1));
 
-test('more workgroups than one grid dimension holds', () => {
+test('a grid folded over both dimensions', () => {
   const n = Math.ceil(FOLD_THREADS / 16) * 61; // 16 blocks of four rows
   return check(pattern(2 * n), pattern(n, 31), 61, true);
 });

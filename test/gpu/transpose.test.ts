@@ -25,8 +25,7 @@ test.each([
   [131, 17],
 ])('N=%i C=%i', (N, C) => check(rng(N * 31 + C).normals(N * C), N));
 
-test('more workgroups than one grid dimension holds', () =>
-  check(pattern(Math.ceil(FOLD_THREADS / 61) * 61, 104729), 61, true));
+test('a grid folded over both dimensions', () => check(pattern(Math.ceil(FOLD_THREADS / 61) * 61, 104729), 61, true));
 
 test('a buffer that is too small is refused before any GPU work', () =>
   withGpu((gpu) => {
