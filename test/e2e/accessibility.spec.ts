@@ -2,7 +2,6 @@
 
 import { expect, type Page } from '@playwright/test';
 import { COLOURS, expectNoViolations } from './axe.ts';
-import { encodeResult } from '../../demo/state/address/share.ts';
 import {
   address,
   expectPoints,
@@ -14,6 +13,7 @@ import {
   testInFull,
   test,
   TINY,
+  encodeResult,
 } from './demo.ts';
 
 test('axe finds nothing from idle to stopped, with every panel opened', async ({ page, engine }) => {

@@ -3,8 +3,6 @@
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { expect, type Page } from '@playwright/test';
-import { ggufModel } from '../../src/extensions/gguf/index.ts';
-import { readCheckpoint } from '../../src/node.ts';
 import { startHub, portOf } from '../hubServer.ts';
 import { storedIn } from './savedLines.ts';
 import {
@@ -22,8 +20,13 @@ import {
 } from './demo.ts';
 
 /** Returns the shipped model as a GGUF file. */
-const shippedGguf = async () =>
-  ggufModel({ name: 'tiny', type: 'F16' }, await readCheckpoint('checkpoints/gsm8k-tool')).bytes;
+async function shippedGguf(): Promise<Uint8Array> {
+  const [{ ggufModel }, { readCheckpoint }] = await Promise.all([
+    import('../../src/extensions/gguf/index.ts'),
+    import('../../src/node.ts'),
+  ]);
+  return ggufModel({ name: 'tiny', type: 'F16' }, await readCheckpoint('checkpoints/gsm8k-tool')).bytes;
+}
 
 test('cards are a radio group by keyboard, say what a run costs here, and choose the recipe', async ({
   page,
@@ -318,7 +321,9 @@ test('a .gguf file: refused in a sentence, or its sizes are told, it is kept, an
   await openPage(page, { ...TINY, steps: 1, 'model.path': 'My-tiny.gguf' });
   await page.getByRole('button', { name: /^Start/ }).click();
   await expectState(page, 'done');
-  await openPage(page, { ...TINY, steps: 1, 'model.path': 'other.gguf' });
-  await page.getByRole('button', { name: /^Start/ }).click();
-  await expect(page.getByText('This browser does not keep other.gguf. Choose the file again')).toBeVisible();
+  await stepInFull('a file that was not chosen is asked for', async () => {
+    await openPage(page, { ...TINY, steps: 1, 'model.path': 'other.gguf' });
+    await page.getByRole('button', { name: /^Start/ }).click();
+    await expect(page.getByText('This browser does not keep other.gguf. Choose the file again')).toBeVisible();
+  });
 });

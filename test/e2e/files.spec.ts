@@ -49,7 +49,7 @@ test('a run is saved by the page, continued by the command line, and loaded into
     expect(report(file)).toEqual(report(join(run, 'report.html')));
   });
 
-  await test.step('the model has the files of its layout, and no more', async () => {
+  await stepInFull('the model has the files of its layout, and no more', async () => {
     const model = await unpacked(page, 'Model (.zip, Hugging Face layout)');
     for (const name of ['config.json', 'model.safetensors', 'tokenizer.json', 'tokenizer_config.json'])
       expect(existsSync(join(model, name)), name).toBe(true);

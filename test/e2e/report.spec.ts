@@ -5,11 +5,9 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, type Page, test } from '@playwright/test';
-import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
-import { comparisonReport } from '../../src/report/comparison.ts';
 import type { ReplayReport } from '../../src/report/replay/replayReport.ts';
 import { expectNoViolations } from './axe.ts';
-import { expectNoSideScroll } from './demo.ts';
+import { expectNoSideScroll, isFull, testInFull } from './demo.ts';
 
 const PASS = 'val-core/t/acc/mean@1';
 const HOSTILE = '</script><script>document.title = "broken"</script><img src=x onerror="document.title = 1">';
@@ -64,7 +62,7 @@ test.beforeAll(() => {
     ...[1, 2, 3, 4, 5].map((n) => ({ id: `0.${n}`, ...sample, events })),
   ]);
   webgrpo('report', folder);
-  webgrpo('profile', folder);
+  if (isFull) webgrpo('profile', folder);
 });
 
 test.afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -112,7 +110,7 @@ test('report.html has the summary, the curves and the rollouts of a run', async 
   await expect(page, 'a script that got into a report would not run').not.toHaveTitle('broken');
 });
 
-test('profile.html shows how the time was spent', async ({ page }) => {
+testInFull('profile.html shows how the time was spent', async ({ page }) => {
   await open(page, 'profile.html');
   await expect(page.locator('body')).toContainText('1 step, 5 samples.');
   await expect(page.locator('h2')).toHaveCount(9);
@@ -195,6 +193,10 @@ test('compare.html hides an algorithm in every chart', async ({ page }) => {
     { 'training/global_step': 0, [PASS]: 0.25 },
     { 'training/global_step': 2, [PASS]: after, 'actor/entropy': 0.5, 'timing_s/step': 60 },
   ];
+  const [{ resolveTrainConfig }, { comparisonReport }] = await Promise.all([
+    import('../../src/grpo/config/resolve.ts'),
+    import('../../src/report/comparison.ts'),
+  ]);
   const config = resolveTrainConfig({ name: 'r', model: { path: 'm' } });
   const all = [
     { algorithm: HOSTILE, config, settings: 'vanilla', runs: [{ seed: 1, history: history(0.9) }] },
