@@ -1,6 +1,7 @@
 /** Tests accessibility: axe in every state of the page, its main path by keyboard alone, and explanations of terms. */
 
 import { expect, type Page } from '@playwright/test';
+import { encodeResult } from '../../demo/state/address/share.ts';
 import { COLOURS, expectNoViolations } from './axe.ts';
 import {
   address,
@@ -13,7 +14,6 @@ import {
   testInFull,
   test,
   TINY,
-  encodeResult,
 } from './demo.ts';
 
 test('axe finds nothing from idle to stopped, with every panel opened', async ({ page, engine }) => {

@@ -1,7 +1,6 @@
 /** Helpers for tests of the page: they open the page with settings in its address, control its engine, and read what it shows. */
 
 import { test as base, type Browser, expect, type Page } from '@playwright/test';
-import type { encodeResult as encode } from '../../demo/state/address/share.ts';
 import type { TestGate } from '../scripted/gate.ts';
 import { serveGate } from '../scripted/gateServer.ts';
 
@@ -59,10 +58,6 @@ export async function openPage(page: Page, settings: Parameters<typeof address>[
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
   await page.getByRole('button', { name: 'Settings' }).click();
 }
-
-/** Encodes a result for a link. Imported when it is called, because Playwright compiles what it imports before the first test. */
-export const encodeResult = async (...result: Parameters<typeof encode>): ReturnType<typeof encode> =>
-  (await import('../../demo/state/address/share.ts')).encodeResult(...result);
 
 /** Opens the settings or the saved runs in the drawer. */
 export const openDrawer = (page: Page, name: 'settings' | 'runs'): Promise<void> =>

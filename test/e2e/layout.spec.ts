@@ -10,6 +10,7 @@ import {
   expectPoints,
   expectState,
   openDrawer,
+  stepInFull,
   testIf,
   testInFull,
   TINY,
@@ -106,7 +107,7 @@ const EVERYDAY = 1280;
 
 for (const size of SIZES)
   testIf(size.width === EVERYDAY)(
-    `training at ${size.width} px: the shown problem changes only when a step is complete, and nothing moves; a visitor who returns sees the run in its place, from the top`,
+    `training at ${size.width} px: the shown problem changes only when a step is complete, and nothing moves`,
     async ({ page, engine }) => {
       await page.setViewportSize(size);
       const settings = { ...TINY, steps: 5, n: 8, 'data.trainBatchSize': 16, 'actor.ppoMiniBatchSize': 16 };
@@ -134,15 +135,16 @@ for (const size of SIZES)
       expect(await shifts(page)).toBeLessThanOrEqual(0.02);
       await expect(look, 'the focus stays on the button').toBeFocused();
 
-      if (!isFull) return;
-      await expectKept(page, 4);
-      page.on('dialog', (dialog) => void dialog.accept());
-      await page.reload();
-      await expect(page.locator('.offer').getByRole('button', { name: 'Resume' })).toBeInViewport({ ratio: 1 });
-      await expect(page.locator('#rollouts .try').first()).toBeVisible();
-      await expect(page.locator('.step-menu')).toBeVisible();
-      expect(await shifts(page), 'layout shift').toBeLessThanOrEqual(0.02);
-      expect(await page.evaluate(() => scrollY), 'scrolled by').toBe(0);
+      await stepInFull('a visitor who returns sees the run in its place, from the top', async () => {
+        await expectKept(page, 4);
+        page.on('dialog', (dialog) => void dialog.accept());
+        await page.reload();
+        await expect(page.locator('.offer').getByRole('button', { name: 'Resume' })).toBeInViewport({ ratio: 1 });
+        await expect(page.locator('#rollouts .try').first()).toBeVisible();
+        await expect(page.locator('.step-menu')).toBeVisible();
+        expect(await shifts(page), 'layout shift').toBeLessThanOrEqual(0.02);
+        expect(await page.evaluate(() => scrollY), 'scrolled by').toBe(0);
+      });
     },
   );
 

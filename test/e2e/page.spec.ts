@@ -2,6 +2,7 @@
 
 import { readFileSync } from 'node:fs';
 import { expect, type Page, type Request } from '@playwright/test';
+import { encodeResult } from '../../demo/state/address/share.ts';
 import { writeZip } from '../../demo/storage/zip.ts';
 import {
   address,
@@ -18,7 +19,6 @@ import {
   testInFull,
   test,
   TINY,
-  encodeResult,
 } from './demo.ts';
 import { downloadedLines } from './savedLines.ts';
 

@@ -57,7 +57,6 @@ export function testKernelTuning(): void {
       const lanes = gpu.adapter.subgroupMaxSize === 8 ? 'subgroup8' : 'subgroup4';
       const tiles = ['plain_4x1', `${lanes}_16x4`, 'workgroup_2x2', 'plain_8x8'] as MatmulVariant[];
       const [small, mixed, inMemory, plain] = tiles.filter((tile) => runsOn(gpu, tile));
-      useMatmulTable(gpu, undefined); // instead of the table of test/gpu/setup.node.ts
       const builtIn = await twoSteps(gpu, matmulTable(gpu));
       const mixture: MatmulTable = [
         [4, small],

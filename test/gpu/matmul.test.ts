@@ -28,7 +28,7 @@ for (const variant of namesOf(MATMUL_TILES))
   // lavapipe takes half a minute of processor time to compile SwiftShader's tiles, and minutes on a busy machine.
   describe.skipIf(!isTried(variant))(`matmul_${variant}`, { timeout: 240_000 }, () => testMatmulVariant(variant));
 
-if (isFull || !('document' in globalThis)) describe('kernel tuning', testKernelTuning);
+if (isEveryTile) describe('kernel tuning', testKernelTuning);
 
 const posingAs = (summary: Partial<Gpu['adapter']>) =>
   ({ adapter: { ...adapter.adapter, ...summary }, isCompiling: () => false }) as Pick<

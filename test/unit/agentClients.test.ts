@@ -76,7 +76,7 @@ beforeAll(async () => {
   cpSync('test/openaiAgents.mjs', join(agentsFolder, 'openaiAgents.mjs'));
   writeFileSync(join(agentsFolder, 'package.json'), '{ "private": true }\n');
   const quiet = ['--no-audit', '--no-fund', '--prefer-offline', '--ignore-scripts'];
-  await run('npm', ['install', ...quiet, '@openai/agents@0.20', 'openai'], { cwd: agentsFolder });
+  await run('npm', ['install', ...quiet, '@openai/agents@0.20', 'openai@6'], { cwd: agentsFolder });
 }, 600_000);
 
 /** Agent: @openai/agents in a process. Returns its final output. */

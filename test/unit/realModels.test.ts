@@ -124,20 +124,18 @@ describe('engines on one adapter share the limit of memory', () => {
   const checking = otherEngineOf(policySizes(resolveTrainConfig({ name: 'x', model: { path: 'x' } }), 'score'));
   const bytes = ({ otherEngines: _, ...alone }: Sizes) => totalBytes(planMemory(alone));
 
-  test.each([['split, with a model that verifies', splitSpecs({ ...sizesOf(), otherEngines: [checking] })]])(
-    '%s: each plan has the sum, and is refused above the limit',
-    (_, { train, rollout }) => {
-      const others = train.otherEngines.slice(1).map((other) => bytes({ ...other, config: shape }));
-      const sum = [bytes(train), bytes(rollout), ...others].reduce((a, b) => a + b, 0);
-      for (const sizes of [train, rollout]) {
-        expect(totalBytes(planMemory(sizes))).toBe(sum);
-        expect(() => checkPlan(sizes, sum)).not.toThrow();
-        expect(() => checkPlan(sizes, sum - 1)).toThrow(
-          /^This run needs .*, other engines of the run [\d.]+ MiB\)\. Each/,
-        );
-      }
-    },
-  );
+  test('split, with a model that verifies: each plan has the sum, and is refused above the limit', () => {
+    const { train, rollout } = splitSpecs({ ...sizesOf(), otherEngines: [checking] });
+    const others = train.otherEngines.slice(1).map((other) => bytes({ ...other, config: shape }));
+    const sum = [bytes(train), bytes(rollout), ...others].reduce((a, b) => a + b, 0);
+    for (const sizes of [train, rollout]) {
+      expect(totalBytes(planMemory(sizes))).toBe(sum);
+      expect(() => checkPlan(sizes, sum)).not.toThrow();
+      expect(() => checkPlan(sizes, sum - 1)).toThrow(
+        /^This run needs .*, other engines of the run [\d.]+ MiB\)\. Each/,
+      );
+    }
+  });
 
   test('both lower the same settings to the same values, and fit together', () => {
     const { train, rollout } = splitSpecs(sizesOf());
