@@ -82,6 +82,8 @@ export async function readRuns(): Promise<void> {
   const store = await savedRuns();
   if (store) store.onDeleted = (run) => void (deleted.value = [...deleted.value, titleOf(run)]);
   runs.value = (await store?.all()) ?? [];
+  // A reload shows the newest run from the top. Browsers read this of the page that is left, often before a script of the new one runs.
+  history.scrollRestoration = runs.value.length > 0 ? 'manual' : 'auto';
   try {
     if (runs.value.length > 0) localStorage.setItem('webgrpo-has-runs', '1');
     else localStorage.removeItem('webgrpo-has-runs');
