@@ -1,18 +1,18 @@
 /** Tests accessibility: axe in every state of the page, its main path by keyboard alone, and explanations of terms. */
 
 import { expect, type Page } from '@playwright/test';
-import { encodeResult } from '../../demo/state/address/share.ts';
 import { COLOURS, expectNoViolations } from './axe.ts';
 import {
   address,
+  encodeResult,
   expectPoints,
   expectState,
   expectStep,
   isFull,
   openDrawer,
   openPage,
-  testInFull,
   test,
+  testInFull,
   TINY,
 } from './demo.ts';
 

@@ -3,8 +3,6 @@
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { expect, type Page } from '@playwright/test';
-import { ggufModel } from '../../src/extensions/gguf/index.ts';
-import { readCheckpoint } from '../../src/node.ts';
 import { startHub, portOf } from '../hubServer.ts';
 import { storedIn } from './savedLines.ts';
 import {
@@ -22,8 +20,11 @@ import {
 } from './demo.ts';
 
 /** Returns the shipped model as a GGUF file. */
-const shippedGguf = async () =>
-  ggufModel({ name: 'tiny', type: 'F16' }, await readCheckpoint('checkpoints/gsm8k-tool')).bytes;
+const shippedGguf = async () => {
+  const { ggufModel } = await import('../../src/extensions/gguf/index.ts');
+  const { readCheckpoint } = await import('../../src/node.ts');
+  return ggufModel({ name: 'tiny', type: 'F16' }, await readCheckpoint('checkpoints/gsm8k-tool')).bytes;
+};
 
 test('cards are a radio group by keyboard, say what a run costs here, and choose the recipe', async ({
   page,

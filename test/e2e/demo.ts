@@ -3,6 +3,7 @@
 import { test as base, type Browser, expect, type Page } from '@playwright/test';
 import type { TestGate } from '../scripted/gate.ts';
 import { serveGate } from '../scripted/gateServer.ts';
+import type { encodeResult as encode } from '../../demo/state/address/share.ts';
 
 export interface Hands {
   /** Controls the page's scripted engine. Tests that use it are skipped on a real engine. */
@@ -148,3 +149,10 @@ export async function noticesOf(page: Page): Promise<() => Promise<string>> {
   });
   return async () => (await seen.jsonValue()).join(' | ');
 }
+
+/**
+ * Returns a result as the page writes it into a link. The module is imported here, because Playwright compiles all that a spec file imports
+ * before the first test of any file starts.
+ */
+export const encodeResult: typeof encode = async (result) =>
+  (await import('../../demo/state/address/share.ts')).encodeResult(result);

@@ -1,9 +1,8 @@
 /** Tests lesson 7 in a browser, the contents page with its six questions, the class board and the handout. */
 
 import { expect } from '@playwright/test';
-import { encodeResult } from '../../demo/state/address/share.ts';
 import { expectNoViolations } from './axe.ts';
-import { testInFull, test } from './demo.ts';
+import { encodeResult, testInFull, test } from './demo.ts';
 import { expectNarrow, figure, openLessonAt } from './lesson.ts';
 
 const LESSON = '/lessons/7-faults/index.html';

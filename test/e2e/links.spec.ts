@@ -1,8 +1,17 @@
 /** Tests links: the address follows the settings, a link can contain a result, and opening a link starts nothing automatically. */
 
 import { expect, type Page } from '@playwright/test';
-import { encodeResult } from '../../demo/state/address/share.ts';
-import { address, expectPoints, expectState, openPage, roundTrip, test, testInFull, TINY } from './demo.ts';
+import {
+  address,
+  encodeResult,
+  expectPoints,
+  expectState,
+  openPage,
+  roundTrip,
+  test,
+  testInFull,
+  TINY,
+} from './demo.ts';
 import type { RunChange } from '../../demo/storage/runChanges.ts';
 
 const sent = (changes: readonly RunChange[] = []) =>

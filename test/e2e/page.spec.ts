@@ -2,22 +2,22 @@
 
 import { readFileSync } from 'node:fs';
 import { expect, type Page, type Request } from '@playwright/test';
-import { encodeResult } from '../../demo/state/address/share.ts';
 import { writeZip } from '../../demo/storage/zip.ts';
 import {
   address,
+  encodeResult,
+  expectInk,
   expectKept,
   expectPoints,
   expectState,
   expectStep,
-  expectInk,
   isFull,
-  openDrawer,
   onlyBuilt,
+  openDrawer,
   openPage,
+  test,
   testIf,
   testInFull,
-  test,
   TINY,
 } from './demo.ts';
 import { downloadedLines } from './savedLines.ts';

@@ -1,7 +1,9 @@
-/** A room for webgrpo's page: the default recipe on a real nats-server, with a controller that only counts samples. */
+/**
+ * A room for webgrpo's page: the default recipe on a real nats-server, with a controller that only counts samples. Spec files import this
+ * module within their tests, because Playwright compiles all that a file imports before the first test of any file starts.
+ */
 
 import { existsSync, readFileSync } from 'node:fs';
-import { expect, type Locator, type Page } from '@playwright/test';
 import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import type { ServerOptions } from '../../src/cli/room/natsServer.ts';
 import type { ExperienceRecord } from '../../src/grpo/pipeline/record.ts';
@@ -10,6 +12,11 @@ import { openShippedTask } from '../../src/extensions/tasks/open.ts';
 import { NatsRollouter } from '../../src/extensions/rooms/natsRollouter.ts';
 import { RoomHost } from '../../src/extensions/rooms/roomHost.ts';
 import { TestRoom } from '../natsServer.ts';
+
+export { sampleOf } from '../../src/extensions/pipelines/records.ts';
+export { newUserKey } from '../../src/extensions/rooms/connect.ts';
+export { hasNatsServer, selfSigned, TestRoom } from '../natsServer.ts';
+export { fakeWorker } from '../room.ts';
 
 interface RealRoomOptions {
   overrides?: string[];
@@ -53,18 +60,3 @@ export async function realRoom({ overrides = [], problems = 14, tls }: RealRoomO
     },
   };
 }
-
-/** Opens the page as a worker of a room, and records every WebSocket that the page opens, except the development server's. */
-export async function openFor(page: Page, address: string, code: string, root = '/'): Promise<string[]> {
-  const sockets: string[] = [];
-  page.on('websocket', (socket) => {
-    if (!socket.url().includes('?token=')) sockets.push(socket.url());
-  });
-  await page.goto(`${root}?room=${encodeURIComponent(address)}#code=${code}`);
-  await expect(page.getByRole('button', { name: 'Join', exact: true })).toBeEnabled();
-  return sockets;
-}
-
-export const region = (page: Page): Locator => page.getByRole('region', { name: 'A room of machines' });
-export const tile = (page: Page, name: string): Locator =>
-  region(page).locator('.tile', { hasText: name }).locator('dd');

@@ -5,8 +5,6 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, type Page, test } from '@playwright/test';
-import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
-import { comparisonReport } from '../../src/report/comparison.ts';
 import type { ReplayReport } from '../../src/report/replay/replayReport.ts';
 import { expectNoViolations } from './axe.ts';
 import { expectNoSideScroll, isFull, testInFull } from './demo.ts';
@@ -195,6 +193,8 @@ test('compare.html hides an algorithm in every chart', async ({ page }) => {
     { 'training/global_step': 0, [PASS]: 0.25 },
     { 'training/global_step': 2, [PASS]: after, 'actor/entropy': 0.5, 'timing_s/step': 60 },
   ];
+  const { resolveTrainConfig } = await import('../../src/grpo/config/resolve.ts');
+  const { comparisonReport } = await import('../../src/report/comparison.ts');
   const config = resolveTrainConfig({ name: 'r', model: { path: 'm' } });
   const all = [
     { algorithm: HOSTILE, config, settings: 'vanilla', runs: [{ seed: 1, history: history(0.9) }] },

@@ -4,18 +4,18 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from '@playwright/test';
-import { sampleOf } from '../../src/extensions/pipelines/records.ts';
-import { newUserKey } from '../../src/extensions/rooms/connect.ts';
-import { fakeWorker } from '../room.ts';
-import { hasNatsServer, selfSigned, TestRoom } from '../natsServer.ts';
 import { expectNoViolations } from './axe.ts';
 import { expectNoSideScroll, testInFull, test } from './demo.ts';
-import { openFor, realRoom, region, tile } from './realRoom.ts';
+import { openFor, region, tile } from './roomPage.ts';
 
-test.skip(!hasNatsServer(), 'nats-server is not installed');
+let parts: typeof import('./realRoom.ts');
+test.beforeAll(async () => {
+  parts = await import('./realRoom.ts');
+  test.skip(!parts.hasNatsServer(), 'nats-server is not installed');
+});
 
 test("our page asks, joins, generates by the room's weights, and leaves", async ({ page, engine }) => {
-  const real = await realRoom();
+  const real = await parts.realRoom();
   const { host, samples, rollouter, groups } = real;
   try {
     const { webSocket: webSocketUrl } = real.room.server;
@@ -40,7 +40,7 @@ test("our page asks, joins, generates by the room's weights, and leaves", async 
     await expect.poll(() => samples.length).toBe(4);
     await expect(tile(page, 'Tries sent')).toHaveText('4');
     await expect(tile(page, 'Weights of step')).toHaveText('0');
-    const { trajectory } = sampleOf(samples[0], { problem: groups[0].problem, group: 0 });
+    const { trajectory } = parts.sampleOf(samples[0], { problem: groups[0].problem, group: 0 });
     expect(trajectory.responseIds.length).toBeGreaterThan(0);
     expect(trajectory.logProbs.every((logProb) => logProb <= 0 && logProb > -30)).toBe(true);
     await rollouter.updateWeights(1);
@@ -51,7 +51,7 @@ test("our page asks, joins, generates by the room's weights, and leaves", async 
     await expect.poll(() => samples.length).toBeGreaterThan(4);
     await page.getByRole('button', { name: 'Leave' }).click();
     await expect(tile(page, 'Status')).toHaveText('Not in the room');
-    const node = fakeWorker(real.room, { name: 'node' });
+    const node = parts.fakeWorker(real.room, { name: 'node' });
     await expect.poll(() => samples.length).toBe(28);
     node.leave();
     await node.ended;
@@ -78,7 +78,7 @@ test.describe('with TLS', () => {
     testInFull(
       'our page joins by wss, reports a lost connection, continues when it is back, and can leave without it',
       async ({ page }) => {
-        const real = await realRoom({ tls: selfSigned(folder) });
+        const real = await parts.realRoom({ tls: parts.selfSigned(folder) });
         const { host, samples, rollouter, groups } = real;
         const status = region(page).getByRole('status');
         const heardAt = () => [...host.workers.values()][0].heardAt;
@@ -116,7 +116,7 @@ test.describe('with TLS', () => {
   testInFull(
     'a certificate that the browser does not trust ends in an error that says what to do',
     async ({ page, context }) => {
-      const room = await TestRoom.start({ tls: selfSigned(folder) });
+      const room = await parts.TestRoom.start({ tls: parts.selfSigned(folder) });
       const { webSocket: webSocketUrl } = room.server;
       try {
         await openFor(page, webSocketUrl, room.code);
@@ -138,7 +138,7 @@ test.describe('with TLS', () => {
 });
 
 testInFull('our page respects a refusal, and reports errors of code, server and address', async ({ page }) => {
-  const room = await TestRoom.start();
+  const room = await parts.TestRoom.start();
   const { webSocket: webSocketUrl } = room.server;
   const problem = region(page).locator('.notice.error');
   try {
@@ -152,7 +152,7 @@ testInFull('our page respects a refusal, and reports errors of code, server and 
     await blocked;
 
     await openFor(page, webSocketUrl, '');
-    await page.getByLabel('Join code').fill((await newUserKey()).seed);
+    await page.getByLabel('Join code').fill((await parts.newUserKey()).seed);
     await page.getByRole('button', { name: 'Join', exact: true }).click();
     await expect(problem).toHaveText(
       `The room at ${webSocketUrl} does not know this join code. Use the one that it printed.`,
@@ -176,7 +176,7 @@ testInFull('our page respects a refusal, and reports errors of code, server and 
 testInFull('a closed tab returns its groups immediately', async ({ page, engine }) => {
   engine.upTo(0, 'turn');
   // The page can hold a third group, and requests one all the time.
-  const real = await realRoom({ problems: 2 });
+  const real = await parts.realRoom({ problems: 2 });
   const { host, samples, rollouter, groups } = real;
   try {
     await openFor(page, real.room.server.webSocket, real.room.code);
@@ -188,7 +188,7 @@ testInFull('a closed tab returns its groups immediately', async ({ page, engine 
     await engine.reached(1, 'turn'); // the tries have also arrived in the engine
     await page.close();
     expect(samples.length).toBeLessThan(4);
-    const node = fakeWorker(real.room, { name: 'node' });
+    const node = parts.fakeWorker(real.room, { name: 'node' });
     await expect.poll(() => samples.length).toBe(4);
     node.leave();
     await node.ended;
@@ -198,7 +198,7 @@ testInFull('a closed tab returns its groups immediately', async ({ page, engine 
 });
 
 testInFull('on a phone the question and the work fit the screen', async ({ page }) => {
-  const real = await realRoom();
+  const real = await parts.realRoom();
   await page.setViewportSize({ width: 360, height: 740 });
   const expectToFit = async (what: string) => {
     await expectNoSideScroll(page, what);
@@ -208,7 +208,7 @@ testInFull('on a phone the question and the work fit the screen', async ({ page 
     await openFor(page, `wss://a-${'long-'.repeat(20)}host.example.org:4223`, '');
     await expectToFit('asked');
     await openFor(page, real.room.server.webSocket, '');
-    await page.getByLabel('Join code').fill((await newUserKey()).seed);
+    await page.getByLabel('Join code').fill((await parts.newUserKey()).seed);
     await page.getByRole('button', { name: 'Join', exact: true }).click();
     await expect(region(page).locator('.notice.error')).toBeVisible();
     await expectToFit('not let in');

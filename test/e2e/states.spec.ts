@@ -9,7 +9,7 @@ import type { TestGate } from '../scripted/gate.ts';
 import { hasNatsServer } from '../natsServer.ts';
 import { COLOURS, expectNoViolations } from './axe.ts';
 import { address, expectPoints, expectState, fromStep, openDrawer, testIf, test } from './demo.ts';
-import { openFor, realRoom, region, tile } from './realRoom.ts';
+import { openFor, region, tile } from './roomPage.ts';
 
 const PICTURES = process.env['PICTURES'];
 
@@ -359,6 +359,7 @@ for (const [device, widths, use] of [
     for (const [name, reach] of Object.entries(ROOM))
       testIf(PICTURES !== undefined)(`room, ${name}`, async ({ page }) => {
         test.skip(!hasNatsServer(), 'nats-server is not installed');
+        const { realRoom } = await import('./realRoom.ts');
         const real = await realRoom();
         try {
           await reach(page, real.room.server.webSocket, real.room.code);

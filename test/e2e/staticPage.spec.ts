@@ -12,7 +12,7 @@ import { hasNatsServer } from '../natsServer.ts';
 import { address, expectPoints, expectState, points, test, TINY } from './demo.ts';
 import { lessonPages } from '../../scripts/lib/lessons.mjs';
 import { figure, openLessonAt, write } from './lesson.ts';
-import { openFor, realRoom, region, tile } from './realRoom.ts';
+import { openFor, region, tile } from './roomPage.ts';
 import { portOf } from '../hubServer.ts';
 
 const URL_OF_PAGE = 'https://example.org/webgrpo/';
@@ -120,6 +120,7 @@ test('the single file plays the recorded run without WebGPU', async ({ page }) =
 
 test('the folder and the single file work for a room, and connect to no other server', async ({ page }) => {
   test.skip(!hasNatsServer(), 'nats-server is not installed');
+  const { realRoom } = await import('./realRoom.ts');
   const real = await realRoom();
   const refused: string[] = [];
   page.on('console', (message) => {
