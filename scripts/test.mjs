@@ -106,7 +106,11 @@ const CHECKS = [
   // Every day, `lint` checks the types, too: both need the same program of all files.
   { ...check('types', bin('typescript-7/bin/tsc'), '-p', '.', '--noEmit'), isFull: true },
   check('prose', join(ROOT, 'scripts', 'prose.mjs')),
-  check('lint', bin('oxlint/bin/oxlint'), '--type-check', '--deny-warnings', '.'),
+  {
+    ...check('lint', bin('oxlint/bin/oxlint'), '--type-check', '--deny-warnings', '.'),
+    // Less garbage collection saves a quarter of its time, for 0.3 GB more memory.
+    env: { GOGC: '800' },
+  },
   check('format', bin('oxfmt/bin/oxfmt'), '--check', '.'),
 ];
 

@@ -47,7 +47,10 @@ const TEMPLATE = {
 test.beforeAll(() => {
   project = mkdtempSync(join(tmpdir(), 'webgrpo-pack-'));
   run(process.execPath, ['scripts/build.mjs'], resolve('.'));
-  const packages = (isFull ? ['esbuild', 'webpack'] : []).flatMap((name) => BUNDLERS[name].packages);
+  const packages = [
+    ...(isFull ? ['esbuild', 'webpack'] : []).flatMap((name) => BUNDLERS[name].packages),
+    ...['publint@0.3', '@arethetypeswrong/cli@0.18'],
+  ];
   tarball = pack(resolve('.'), project);
   installProject({ root: resolve('.'), folder: project, tarball, packages: [...packages, `vite@${viteVersion}`] });
   installed = join(project, 'node_modules', 'webgrpo');
@@ -93,7 +96,7 @@ test('every entry loads in Node, by import and by require', () => {
 
 test('publint and attw report nothing about the package', () => {
   for (const args of [['publint', 'run', '--strict'], ['attw']])
-    run(resolve('node_modules/.bin', args[0]), [...args.slice(1), tarball], resolve('.'));
+    run(join(project, 'node_modules', '.bin', args[0]), [...args.slice(1), tarball], resolve('.'));
 });
 
 /**

@@ -12,8 +12,6 @@ import { createAnthropic } from '@ai-sdk/anthropic';
 import { createOpenAI } from '@ai-sdk/openai';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import Anthropic from '@anthropic-ai/sdk';
-import { AIMessage, HumanMessage, ToolMessage } from '@langchain/core/messages';
-import { ChatOpenAI } from '@langchain/openai';
 import { generateObject, generateText, jsonSchema, type LanguageModel, stepCountIs, streamText, tool } from 'ai';
 import OpenAI from 'openai';
 import { beforeAll, expect, test } from 'vitest';
@@ -68,44 +66,23 @@ const ai =
 const byOpenAI = (url: string) => createOpenAI({ apiKey, baseURL: `${url}/v1` });
 const byAnthropic = (url: string) => createAnthropic({ apiKey, baseURL: `${url}/v1` })(model);
 
-/** Folder into which --full installs @openai/agents, a quarter of all files that `npm ci` would write. */
-let agentsFolder = '';
+/** Folder into which --full installs packages with a third of all files that `npm ci` would write. */
+let folder = '';
 beforeAll(async () => {
   if (!isFull) return;
-  agentsFolder = mkdtempSync(join(tmpdir(), 'webgrpo-agents-'));
-  cpSync('test/openaiAgents.mjs', join(agentsFolder, 'openaiAgents.mjs'));
-  writeFileSync(join(agentsFolder, 'package.json'), '{ "private": true }\n');
+  folder = mkdtempSync(join(tmpdir(), 'webgrpo-clients-'));
+  cpSync('test/agentClients.mjs', join(folder, 'agentClients.mjs'));
+  writeFileSync(join(folder, 'package.json'), '{ "private": true }\n');
   const quiet = ['--no-audit', '--no-fund', '--prefer-offline', '--ignore-scripts'];
-  await run('npm', ['install', ...quiet, '@openai/agents@0.20', 'openai@6'], { cwd: agentsFolder });
+  const packages = ['@openai/agents@0.20', 'openai@6', '@langchain/openai@1', '@langchain/core@1'];
+  await run('npm', ['install', ...quiet, ...packages], { cwd: folder });
 }, 600_000);
 
-/** Agent: @openai/agents in a process. Returns its final output. */
-async function agents(url: string, ...kind: string[]): Promise<unknown> {
-  const { stdout } = await run(process.execPath, ['openaiAgents.mjs', url, ...kind], { cwd: agentsFolder });
+/** Returns the result of an agent of such a package, which runs in a process. `words`: the arguments after the address. */
+async function installed(url: string, ...words: string[]): Promise<unknown> {
+  const { stdout } = await run(process.execPath, ['agentClients.mjs', url, ...words], { cwd: folder });
   return JSON.parse(stdout) as unknown;
 }
-
-const langchain =
-  (useResponsesApi: boolean): Client =>
-  async (url, calculate) => {
-    const chat = new ChatOpenAI({
-      model,
-      apiKey,
-      useResponsesApi,
-      configuration: { baseURL: `${url}/v1` },
-      maxRetries: 0,
-    });
-    const bound = chat.bindTools([{ type: 'function', function: FUNCTION }]);
-    const messages: (HumanMessage | AIMessage | ToolMessage)[] = [new HumanMessage(QUESTION)];
-    for (let turn = 0; turn < 4; turn++) {
-      const reply = await bound.invoke(messages);
-      messages.push(reply);
-      if (!reply.tool_calls?.length) return reply.text;
-      for (const { id, args } of reply.tool_calls)
-        messages.push(new ToolMessage({ content: calculate(args), tool_call_id: id! }));
-    }
-    return undefined;
-  };
 
 const CLIENTS: Record<string, Client> = {
   'openai chat, runTools': async (url, calculate) => {
@@ -173,8 +150,6 @@ const CLIENTS: Record<string, Client> = {
       messages.push({ role: 'user', content: results });
     }
   },
-  '@langchain/openai chat': langchain(false),
-  '@langchain/openai responses': langchain(true),
 };
 
 /** Expects the model's final answer from a client that has run one call of the calculator. */
@@ -198,9 +173,11 @@ test.each(Object.entries(CLIENTS))('%s', (_, client) =>
   }),
 );
 
-test.runIf(isFull).each(['responses', 'responses streamed', 'chat streamed'])('@openai/agents %s', (kind) =>
-  expectAnswer((url) => agents(url, ...kind.split(' '))),
-);
+const INSTALLED = [
+  ...['@openai/agents responses', '@openai/agents responses streamed', '@openai/agents chat streamed'],
+  ...['@langchain/openai responses', '@langchain/openai chat'],
+];
+test.runIf(isFull).each(INSTALLED)('%s', (words) => expectAnswer((url) => installed(url, ...words.split(' '))));
 
 const ANSWER = {
   type: 'object' as const,
@@ -211,10 +188,6 @@ const ANSWER = {
 const NAMED = { type: 'json_schema' as const, name: 'reply', schema: ANSWER, strict: true };
 const structured = (provider: (url: string) => LanguageModel) => async (url: string) =>
   (await generateObject({ model: provider(url), prompt: QUESTION, schema: jsonSchema(ANSWER), maxRetries: 0 })).object;
-const bySchema = (useResponsesApi: boolean) => (url: string) =>
-  new ChatOpenAI({ model, apiKey, useResponsesApi, configuration: { baseURL: `${url}/v1` }, maxRetries: 0 })
-    .withStructuredOutput(ANSWER)
-    .invoke(QUESTION);
 
 /** A name, and a question that must be answered by a schema. */
 type Structured = [string, (url: string) => Promise<unknown>];
@@ -242,7 +215,9 @@ test.each<Structured>([
       return JSON.parse(text) as unknown;
     },
   ],
-  ...(isFull ? [['@openai/agents', (url) => agents(url, 'structured')] satisfies Structured] : []),
+  ...(isFull ? ['@openai/agents responses', '@langchain/openai responses', '@langchain/openai chat'] : []).map(
+    (words): Structured => [words, (url) => installed(url, ...words.split(' '), 'structured')],
+  ),
   ['@ai-sdk/openai', structured((url) => byOpenAI(url)(model))],
   ['@ai-sdk/openai chat', structured((url) => byOpenAI(url).chat(model))],
   ['@ai-sdk/anthropic', structured(byAnthropic)],
@@ -250,8 +225,6 @@ test.each<Structured>([
     '@ai-sdk/openai-compatible',
     structured((url) => createOpenAICompatible({ name: 'webgrpo', apiKey, baseURL: `${url}/v1` })(model)),
   ],
-  ['@langchain/openai chat', bySchema(false)],
-  ['@langchain/openai responses', bySchema(true)],
 ])('structured output: %s', async (_, ask) => {
   const { url, rollout } = await servedRun();
   // The scripted engine answers as the grammar of the request allows: a forced call, or JSON.
