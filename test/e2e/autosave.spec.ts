@@ -2,7 +2,18 @@
 
 import { expect, type Page } from '@playwright/test';
 import { DeviceLostError } from '../../src/errors.ts';
-import { address, expectKept, expectPoints, expectState, noticesOf, openPage, test, testInFull, TINY } from './demo.ts';
+import {
+  address,
+  expectKept,
+  expectPoints,
+  expectState,
+  noticesOf,
+  openPage,
+  stepInFull,
+  test,
+  testInFull,
+  TINY,
+} from './demo.ts';
 import { type Line, savedLines, storedIn } from './savedLines.ts';
 
 /** Settings with which tries get different rewards, so that the weights change. A checkpoint is saved after each step. */
@@ -128,8 +139,11 @@ test('two tabs do not train one run', async ({ page, context, engine }) => {
   await expect(other.locator('.offer')).toHaveText(/is open in another tab\.$/);
   await expect(other.getByText('Another tab is training. A run started here would share its GPU')).toBeVisible();
   await page.close();
-  await other.locator('.offer').getByRole('button', { name: 'Resume' }).click();
-  await expect(other.getByText('Another tab is training')).toHaveCount(0);
-  await expectState(other, 'done');
-  await expectPoints(other, 'reward', 2);
+  await expect(other.locator('.offer').getByRole('button', { name: 'Resume' })).toBeEnabled();
+  await stepInFull('the other tab continues the run', async () => {
+    await other.locator('.offer').getByRole('button', { name: 'Resume' }).click();
+    await expect(other.getByText('Another tab is training')).toHaveCount(0);
+    await expectState(other, 'done');
+    await expectPoints(other, 'reward', 2);
+  });
 });

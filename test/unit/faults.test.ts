@@ -183,9 +183,9 @@ async function runUntil(engine: ScriptedServer, requests: number, onSample: (t: 
   return next - first;
 }
 
-/** Number of requests of a test. With --full a leak of 140 bytes per request is detected, in the everyday tests one of 700 bytes. */
+/** Number of requests of a test. With --full a leak of 140 bytes per request is detected, in the everyday tests one of 1,100 bytes. */
 const isFull = process.env['FULL_TESTS'] === '1';
-const [WARM_UP, REQUESTS] = isFull ? [2500, 10_000] : [500, 1250];
+const [WARM_UP, REQUESTS] = isFull ? [2500, 10_000] : [300, 800];
 
 setFlagsFromString('--expose_gc');
 const collect = runInNewContext('gc') as () => void;
