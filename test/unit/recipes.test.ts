@@ -14,6 +14,7 @@ import {
   withLr,
 } from '../../src/grpo/update/learningRate.ts';
 import { lengthPenalties, maskTruncated, overlongPenalty, updateEntropy } from '../../src/grpo/advantages/shaping.ts';
+import { STOP_REASONS } from '../../src/rollout/types.ts';
 import { TINY_CONFIG } from '../tinyConfig.ts';
 
 const resolved = (algorithm: object, actor: object = {}) =>
@@ -143,18 +144,13 @@ test('linear length penalty: pass rate x lengths as shares of the most in the gr
   expect(Array.from(got.slice(3))).toEqual([0, 0, 0]); // no reward; a group that lost
 });
 
-test('truncated samples are removed from the loss', () => {
+test('samples that a limit ended are removed from the loss', () => {
   const masks = maskTruncated(
-    [
-      [1, 1],
-      [1, 0],
-    ],
-    ['max_tokens', 'completed'],
+    STOP_REASONS.map(() => [1, 0]),
+    STOP_REASONS,
   );
-  expect(masks.map((m) => Array.from(m))).toEqual([
-    [0, 0],
-    [1, 0],
-  ]);
+  const removed = STOP_REASONS.filter((_, s) => masks[s][0] === 0);
+  expect(removed).toEqual(['max_turns', 'max_tokens', 'max_tool_calls', 'context_overflow', 'timeout', 'aborted']);
 });
 
 test('the entropy bonus acts while the entropy is too low', () => {

@@ -399,7 +399,7 @@ describe('stop reasons of failures', () => {
   test.each([
     ['parse_error', bad, throwing, { onParseError: 'stop' }],
     ['tool_failure', good, throwing, { onToolFailure: 'stop' }],
-    ['timeout', good, hanging, { onToolFailure: 'stop' }],
+    ['tool_failure', good, hanging, { onToolFailure: 'stop' }],
     ['completed', bad, throwing, { onToolFailure: 'stop' }],
     ['completed', good, throwing, { onParseError: 'stop' }],
   ] as const)('%s', async (stopReason, first, tool, limits) => {

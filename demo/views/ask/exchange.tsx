@@ -1,17 +1,21 @@
 /** One question with its answers side by side. Each answer is redrawn when its tokens arrive. */
 
+import type { StopReason } from '../../../src/rollout/types.ts';
 import { type Answer, type Exchange, finalAnswer, nameOf } from '../../state/ask.ts';
 import type { Message } from '../../../src/tasks/task.ts';
 import { isErrorText } from '../../../src/tasks/toolOutput.ts';
 import { TurnText } from './turnText.tsx';
 
-const ENDS: Record<string, string> = {
+const ENDS: Partial<Record<string, string>> & Record<StopReason, string> = {
   completed: '',
   done: '',
   max_turns: 'Ended: too many turns.',
   max_tokens: 'Ended: the answer reached the token limit.',
   max_tool_calls: 'Ended: too many tool calls.',
   context_overflow: 'Ended: the context is full.',
+  parse_error: 'Ended: the tool call cannot be read.',
+  tool_failure: 'Ended: the tool failed.',
+  timeout: 'Ended: out of time.',
   aborted: 'Stopped.',
   error: 'Failed.',
 };

@@ -3,6 +3,7 @@
 import { useSignal } from '@preact/signals';
 import type { ComponentType } from 'preact';
 import { useEffect } from 'preact/hooks';
+import type { StopReason } from '../../../src/rollout/types.ts';
 import { plural, short, signed } from '../../../src/ui/format.ts';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import { hold, looked } from '../../state/tries/shown.ts';
@@ -10,14 +11,18 @@ import { type TryTokens, tokensOf } from '../../training/tokens.ts';
 import { Conversation } from './conversation.tsx';
 import { isJudged, isRight } from '../../state/tries/comparison.ts';
 
-const STOP_REASONS: Record<string, string> = {
+const STOP_REASONS: Partial<Record<string, string>> & Record<StopReason, string> = {
   completed: '',
   done: 'ended by a tool',
   max_turns: 'ended: too many turns',
   max_tokens: 'ended: out of tokens',
   max_tool_calls: 'ended: too many tool calls',
   context_overflow: 'ended: context full',
+  parse_error: 'ended: unreadable tool call',
+  tool_failure: 'ended: a tool failed',
+  timeout: 'ended: out of time',
   aborted: 'ended: aborted',
+  error: 'ended: its agent loop failed',
 };
 
 /** Shows one try. */

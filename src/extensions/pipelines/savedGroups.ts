@@ -92,7 +92,7 @@ function groupsSchema(vocabSize: number) {
   const result = v.object({
     text: v.string(),
     failed: v.boolean(),
-    failure: v.exactOptional(v.picklist(['parse_error', 'tool_failure', 'timeout'])),
+    failure: v.exactOptional(v.picklist(['parse_error', 'tool_failure'])),
     reward: v.exactOptional(v.pipe(v.number(), v.finite())),
     done: v.exactOptional(v.boolean()),
   });

@@ -71,7 +71,7 @@ export function lengthPenalties(
 }
 
 /** Stop reasons of samples that the policy did not end itself. */
-const TRUNCATED = ['max_tokens', 'max_turns', 'max_tool_calls', 'context_overflow', 'aborted'];
+const TRUNCATED = ['max_tokens', 'max_turns', 'max_tool_calls', 'context_overflow', 'timeout', 'aborted'];
 
 /** Returns the masks, with those of truncated samples set to 0 (DAPO's overlong filtering). */
 export function maskTruncated(masks: readonly ArrayLike<number>[], stopReasons: readonly string[]): Float64Array[] {

@@ -19,7 +19,7 @@ export interface ToolLimits {
 }
 
 /** Reason why a call has no output from its tool. A tool that itself returns "Error: ..." has not failed. */
-export type CallFailure = 'parse_error' | 'tool_failure' | 'timeout';
+export type CallFailure = 'parse_error' | 'tool_failure';
 
 export interface ToolResult {
   text: string;
@@ -84,8 +84,7 @@ export async function runTool(call: ToolCall, tools: readonly Tool[], host: Tool
     } catch (error) {
       if (isA(error, UserCodeError) && error.kind === TOOL_RETURNED) throw error;
       if (left > 0 && !host.signal.aborted) continue;
-      const failure = isA(error, TimeLimitError) ? 'timeout' : 'tool_failure';
-      return { ...truncate(`Error: ${describe(error)}`, toolLimits), failed: true, failure };
+      return { ...truncate(`Error: ${describe(error)}`, toolLimits), failed: true, failure: 'tool_failure' };
     }
   }
 }

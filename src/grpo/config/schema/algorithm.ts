@@ -55,7 +55,7 @@ export const algorithm = part({
   ),
   gamma: number(1, SHARE, '', { why: 'Discount per token or turn, for estimators with a discount.', verl: '=' }),
   maskTruncated: flag(undefined, {
-    why: 'Do not train on samples truncated at the length limit. The default comes from algorithm.name.',
+    why: 'Do not train on samples that a limit of tokens, turns, calls or time ended. The default comes from algorithm.name.',
     trl: 'mask_truncated_completions',
   }),
   filterGroups: v.optional(
