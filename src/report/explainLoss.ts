@@ -14,7 +14,7 @@ export function explainLoss(metrics: Metrics, n?: number): string | undefined {
   const size = metrics['critic/advantages/abs_mean'];
   if (loss === undefined || size === undefined || !Number.isFinite(loss + size)) return undefined;
   const silent = metrics['frac_reward_zero_std'] ?? 0;
-  const shown = `The policy loss is ${loss.toFixed(4)}`;
+  const shown = `The policy loss is ${loss.toFixed(4).replace('-', '\u2212')}`;
   // The rewards of a group with one sample have no spread, so a zero advantage does not mean that the problem has no signal.
   if (n === 1)
     return `${shown}. With one try per prompt (rollout.n 1) the advantage is the reward (grpo, rloo): no try is compared with another. ${MEASURE}`;

@@ -268,7 +268,7 @@ test('a token has the numbers of its position; unknown ones are omitted', () => 
 
 test("the group's text says how much was clipped, or that it was skipped", () => {
   const one = tokens(1.2);
-  expect(updateOfGroup(one)).toBe('The update used 1 tokens of this group, 1 of them clipped.');
+  expect(updateOfGroup(one)).toBe('The update used 1 token of this group, 1 of them clipped.');
   one.step.numbers!.trained[0].fill(0);
   expect(updateOfGroup(one)).toContain('skipped');
 });

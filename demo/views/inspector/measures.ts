@@ -1,7 +1,7 @@
 /** The numbers that tokens can be coloured by: the value of each token, its position on the colour scale, and the meaning of the scale. */
 
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
-import { short, signed } from '../../../src/ui/format.ts';
+import { plural, short, signed } from '../../../src/ui/format.ts';
 import type { RunChange } from '../../storage/runChanges.ts';
 import type { TryTokens } from '../../training/tokens.ts';
 
@@ -73,7 +73,7 @@ export function updateOfGroup({ sample, step: { samples, numbers } }: TryTokens)
     numbers.clipped[s].forEach((bits) => (held += bits === 0 ? 0 : 1));
   }
   if (trained === 0) return 'The update skipped this group: its tries have no advantage, so no gradient.';
-  return `The update used ${trained} tokens of this group, ${held === 0 ? 'none' : held} of them clipped.`;
+  return `The update used ${plural(trained, 'token')} of this group, ${held === 0 ? 'none' : held} of them clipped.`;
 }
 
 /**
