@@ -202,7 +202,7 @@ export const MUTATIONS = [
       find: 'job.next = Math.min(known, Math.max(0, own.length - 1));',
       replace: 'job.next = Math.min(known, own.length);',
     },
-    tests: [...unit('rolloutServer'), ...gpu('rolloutPreemption')],
+    tests: unit('rolloutServer'),
   },
   {
     name: 'server: the latest request waits in front',
