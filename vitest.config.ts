@@ -92,6 +92,8 @@ export default defineConfig({
       },
       {
         extends: true,
+        // Vite reloads the page, and with it the tests, when a test imports a package that Vite has not bundled yet.
+        ...(isFull && { optimizeDeps: { include: ['@tensorflow/tfjs', '@tensorflow/tfjs-backend-webgpu'] } }),
         test: {
           ...GPU_TESTS,
           name: 'browser',
