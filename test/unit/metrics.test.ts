@@ -154,7 +154,9 @@ test('quantiles interpolate', () => {
 
 test('the explanation of the loss covers cancelled, silent and off-policy groups, and the first update', () => {
   const base = { 'actor/pg_loss': -0.0004, 'critic/advantages/abs_mean': 0.7, frac_reward_zero_std: 0.25 };
-  expect(explainLoss(base)).toMatch(/\u22120\.0004, as expected: .* mean \|advantage\| is 0\.70, and 75% of the groups/);
+  expect(explainLoss(base)).toMatch(
+    /\u22120\.0004, as expected: .* mean \|advantage\| is 0\.70, and 75% of the groups/,
+  );
   expect(explainLoss({ ...base, frac_reward_zero_std: 0.95, 'solved/all': 0.9 })).toMatch(
     /in 95% of the groups all tries earn the same \(90% solve every one\)/,
   );

@@ -59,8 +59,8 @@ test('a template is filled once, so placeholders in a response stay text', () =>
 
 test("a judge's reply without a number counts as 0", async () => {
   const said = (text: string) => judgeScorer({ complete: () => Promise.resolve(text) })(sample);
-  expect(await Promise.all(['8', 'I would say 7.5 of 10', 'none', '11', '-1', ''].map(said))).toEqual([
-    0.8, 0.75, 0, 0, 0, 0,
+  expect(await Promise.all(['8', 'I would say 7.5 of 10', 'none', '11', '-1', '', '.5 points'].map(said))).toEqual([
+    0.8, 0.75, 0, 0, 0, 0, 0.05,
   ]);
   const complete = vi.fn(() => Promise.resolve('1'));
   await judgeScorer({ complete })(sample);
@@ -76,8 +76,20 @@ test('scores of rule and models are added by weights; the outcome is the rule’
   expect(await reward(sample)).toEqual({
     score: 1 + 0.375 + 0.5,
     acc: 1,
-    extra: { answered: 1, taste: 0.75, judge: 0.25 },
+    extra: { answered: 1, rule: 1, taste: 0.75, judge: 0.25 },
+    weights: { rule: 1, taste: 0.5, judge: 2 },
   });
+  const named = () => ({ score: 3, acc: 1, extra: { form: 1, right: 1 }, weights: { form: 1, right: 2 } });
+  const judged = addScores(named, { judge: { weight: 0.5, score: () => 0.8 } }, 0.25);
+  expect(await judged(sample), 'what gdpo weights sums to the score').toEqual({
+    score: 0.25 * 3 + 0.5 * 0.8,
+    acc: 1,
+    extra: { form: 1, right: 1, judge: 0.8 },
+    weights: { form: 0.25, right: 0.5, judge: 0.5 },
+  });
+  await expect(addScores(named, { form: { weight: 1, score: () => 1 } })(sample)).rejects.toThrow(
+    'both give a value of the name "form"',
+  );
   await expect(addScores(rule, { broken: { weight: 1, score: () => Infinity } })(sample)).rejects.toThrow(
     'The scorer "broken" gave Infinity; allowed: a finite number, or NaN for none.',
   );

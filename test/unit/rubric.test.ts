@@ -294,7 +294,9 @@ describe("scores from the judge's numbers", () => {
     expect(got.extra).toMatchObject({ own: 7, rule: 4, c0_verdict: 'yes 0.800 (mass 0.50)' });
     expect(got.extra!['rubric_mass']).toBeCloseTo(0.5, 12);
     const twice = rubricReward({ criteria: [{ name: 'own', description: '?' }] }, { judge, rule });
-    await expect(twice(sampleOf('x'))).rejects.toThrow('both give a value of the name "own". Rename the criterion.');
+    await expect(twice(sampleOf('x'))).rejects.toThrow(
+      'both give a value of the name "own". Rename the task\'s, or the criterion.',
+    );
   });
 
   test('a criterion for other data is skipped, and without any criterion only the rule counts', async () => {

@@ -76,7 +76,7 @@ export function judgeScorer({ complete, prompt = judgePrompt, max = 10 }: JudgeO
   return async (sample) => {
     const answer = await complete(prompt(sample));
     if (answer === undefined) return NaN;
-    const number = /-?\d+(\.\d+)?/.exec(answer)?.[0];
+    const number = /-?(\d+(\.\d+)?|\.\d+)/.exec(answer)?.[0];
     const value = Number(number);
     return number !== undefined && value >= 0 && value <= max ? value / max : 0;
   };
@@ -98,12 +98,41 @@ export function addScores(
       ...Object.entries(scorers).map(async ([name, { score }]) => finite(name, await score(sample))),
     ]);
     const names = Object.keys(scorers);
-    const added = names.reduce(
+    const score = names.reduce(
       (sum, name, i) => sum + (Number.isNaN(values[i]) ? 0 : scorers[name].weight * values[i]),
       0,
     );
-    const extra = { ...base.extra, ...Object.fromEntries(names.map((name, i) => [name, values[i]])) };
-    return { ...base, score: ruleWeight * base.score + added, extra };
+    return addToRule(base, ruleWeight, {
+      score,
+      extra: Object.fromEntries(names.map((name, i) => [name, values[i]])),
+      weights: Object.fromEntries(names.map((name) => [name, scorers[name].weight])),
+    });
+  };
+}
+
+/**
+ * Adds a reward by models to the rule's reward, whose outcome and named numbers are kept. The score of a rule without weights becomes the
+ * named reward `rule`, so that gdpo can weight it. Throws InputError if both give a value of one name.
+ */
+export function addToRule(
+  base: Reward,
+  ruleWeight: number,
+  { score, extra = {}, weights }: Pick<Reward, 'score' | 'extra' | 'weights'>,
+): Reward {
+  const twice = Object.keys(extra).find((name) => Object.hasOwn(base.extra ?? {}, name));
+  if (twice !== undefined)
+    throw new InputError(
+      `The task's reward and the reward by models both give a value of the name "${twice}". Rename the task's, or the criterion.`,
+    );
+  const own = base.weights ?? { rule: 1 };
+  return {
+    ...base,
+    score: ruleWeight * base.score + score,
+    extra: { ...base.extra, ...(!base.weights && { rule: base.score }), ...extra },
+    weights: {
+      ...Object.fromEntries(Object.entries(own).map(([name, weight]) => [name, weight * ruleWeight])),
+      ...weights,
+    },
   };
 }
 

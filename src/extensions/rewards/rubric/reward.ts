@@ -1,7 +1,7 @@
 /** The reward of a rubric. It scores each criterion by the probabilities of the judge's choices. */
 
-import { InputError } from '../../../errors.ts';
 import type { Reward, ScoredSample, Task } from '../../../tasks/task.ts';
+import { addToRule } from '../modelReward.ts';
 import { batched, type RubricJudge } from './judge.ts';
 import type { RubricInput } from '../../../grpo/config/schema/reward.ts';
 import { parseRubric, type Criterion } from './parse.ts';
@@ -74,7 +74,7 @@ export function rubricReward(
   if (!rule) return judged;
   return async (sample) => {
     const [base, added] = await Promise.all([rule(sample), judged(sample)]);
-    return sumOf(base, ruleWeight, added);
+    return addToRule(base, ruleWeight, added);
   };
 }
 
@@ -116,26 +116,3 @@ const notJudged = (length: number, most: number): Reward => ({
   acc: NaN,
   extra: { rubric: `not judged: the prompt has ${length} tokens or more, over reward.judge.maxPromptLength ${most}` },
 });
-
-/**
- * Adds the rubric's score to the rule's reward, whose outcome and named numbers are kept. The score of a rule without weights becomes the
- * named reward `rule`, so that gdpo can weight it.
- */
-function sumOf(base: Reward, ruleWeight: number, added: Reward): Reward {
-  const names = Object.keys(added.extra ?? {});
-  const twice = names.find((name) => Object.hasOwn(base.extra ?? {}, name));
-  if (twice !== undefined)
-    throw new InputError(
-      `The rubric and the task's reward both give a value of the name "${twice}". Rename the criterion.`,
-    );
-  const own = base.weights ?? { rule: 1 };
-  return {
-    ...base,
-    score: ruleWeight * base.score + added.score,
-    extra: { ...base.extra, ...(!base.weights && { rule: base.score }), ...added.extra },
-    weights: {
-      ...Object.fromEntries(Object.entries(own).map(([name, weight]) => [name, weight * ruleWeight])),
-      ...added.weights,
-    },
-  };
-}
