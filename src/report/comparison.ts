@@ -155,7 +155,7 @@ export function comparedRows(all: readonly AlgorithmRuns[], target: number): Com
       algorithm,
       settings,
       seeds: histories.length,
-      before: spread(histories.map((history) => passAt1(history[0])))?.mean ?? null,
+      before: spread(histories.map((history) => passAt1(atStart(history))))?.mean ?? null,
       after,
       interval: after && problems > 0 ? passInterval(Array.from({ length: problems }, () => [after.mean])) : null,
       pValue: Number.isNaN(pValue) ? null : pValue,
@@ -175,7 +175,11 @@ export function comparedRows(all: readonly AlgorithmRuns[], target: number): Com
 const stepsOf = (history: readonly Metrics[]): Metrics[] =>
   history.filter((line) => line['timing_s/step'] !== undefined);
 
-const isKnown = (value: number | undefined): value is number => value !== undefined;
+/** Returns the metrics of step 0, or none if the run had no evaluation before training. */
+const atStart = (history: readonly Metrics[]): Metrics =>
+  history.find((line) => line['training/global_step'] === 0) ?? {};
+
+const isKnown = (value: number | undefined): value is number => value !== undefined && !Number.isNaN(value);
 
 /**
  * Returns the settings without the name of the loss: advantage and aggregation. If every importance ratio is 1, all losses are equal, but

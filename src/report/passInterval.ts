@@ -74,13 +74,13 @@ const MOST_SPLITS = 20_000;
 
 /**
  * Returns the two-sided p-value of the difference between two means. It is the fraction of all ways to split the values into groups of
- * these sizes in which the means differ at least as much. NaN if a side is empty.
+ * these sizes in which the means differ at least as much. NaN if a side is empty or contains NaN.
  * @param a values of independent runs, such as the final pass@1 of each seed
  */
 export function permutationTest(a: readonly number[], b: readonly number[]): number {
-  if (a.length === 0 || b.length === 0) return NaN;
   const all = [...a, ...b];
   const total = sum(all);
+  if (a.length === 0 || b.length === 0 || Number.isNaN(total)) return NaN;
   const difference = (part: number) => Math.abs(part / a.length - (total - part) / b.length);
   const least = difference(sum(a)) - 1e-9;
   let [splits, reached] = [0, 0];

@@ -67,6 +67,8 @@ test('rows: the mean over seeds reaches the target, and a note explains the runs
   expect([grpo.pValue, gspo.interval]).toEqual([null, null]);
   expect(gspo.pValue).toBeCloseTo(1 / 3, 12); // gspo's 0.5 is the lowest of three values
   expect(gspo).toMatchObject({ seeds: 1, reachedAt: null, note: 'flat over the last quarter of the steps' });
+  const late = ALL.map((of) => ({ ...of, runs: of.runs.map((run) => ({ ...run, history: run.history.slice(1) })) }));
+  expect(comparedRows(late, 0.84)[0], 'no evaluation before training').toMatchObject({ before: null });
   expect(
     comparedMarkdown(comparedRows(ALL, 0.84))
       .split('\n')

@@ -102,6 +102,8 @@ test('the permutation test counts all splits, and draws some of very many', () =
   expect(permutationTest([1], [2])).toBe(1);
   expect(permutationTest([1, 2, 3, 4], [5, 6, 7, 8])).toBeCloseTo(2 / 70, 12);
   expect(permutationTest([0.5, 0.5], [0.5, 0.5])).toBe(1);
+  const unknown = [permutationTest([0.5, NaN], [0.6, 0.7]), permutationTest([0.5], [NaN]), permutationTest([], [1])];
+  expect(unknown).toEqual([NaN, NaN, NaN]);
   expect(permutationTest([], [1])).toBeNaN();
   // Fisher's exact test of 3 of 4 against 1 of 4 is the same as the permutation test on zeros and ones.
   expect(permutationTest([1, 1, 1, 0], [1, 0, 0, 0])).toBeCloseTo(34 / 70, 12);
