@@ -674,6 +674,9 @@ describe('episodes belong to their client', () => {
       complete_groups: 0,
     });
     expect([trainer.groups.size, trainer.groups.incomplete]).toEqual([0, 0]);
+    const { counts } = (await trainer.groups.save()) as { counts: object };
+    expect(counts).toMatchObject({ 'client/dropped_trajectories': 5 });
+    expect(counts).not.toHaveProperty(['client/lost_trajectories']);
   });
 });
 

@@ -199,10 +199,10 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     const reason = new ApiError('The episode was dropped by POST /v1/reset. Start another one.', { status: 409 });
     for (const group of this.#incomplete.filter(isOwn)) {
       for (const one of [...group.members]) one.abort(reason);
-      this.#drop(group);
+      this.#drop(group, 'client/dropped_trajectories');
     }
     const dropped = complete ? this.#complete.filter(isOwn) : [];
-    for (const group of dropped) this.#drop(group);
+    for (const group of dropped) this.#drop(group, 'client/dropped_trajectories');
     this.#complete = this.#complete.filter((group) => !dropped.includes(group));
     return before - this.size;
   }
@@ -444,14 +444,14 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
         this.#host.count('client/short_groups');
         return this.#close(group);
       }
-      this.#drop(group); // a single trajectory has nothing to be compared with
+      this.#drop(group, 'client/lost_trajectories'); // a single trajectory has nothing to be compared with
     }, this.#host.timeoutMs);
   }
 
-  /** Drops an incomplete group and its rewarded episodes. */
-  #drop(group: Group): void {
+  /** Drops a group and its rewarded episodes, which `metric` counts. */
+  #drop(group: Group, metric: 'client/dropped_trajectories' | 'client/lost_trajectories'): void {
     for (const one of group.rewarded) {
-      this.#host.count('client/lost_trajectories');
+      this.#host.count(metric);
       this.#groupOf.delete(one);
     }
     this.#forget(group);
