@@ -578,6 +578,15 @@ describe('several replies, forced calls and JSON', () => {
     ['anyOf and oneOf', { anyOf: [A], oneOf: [{ type: 'null' }] }, { anyOf: [A] }, ['oneOf']],
     ['two kinds of a text', { allOf: [A, { maxLength: 2 }] }, { ...A, maxLength: 2 }, ['maxLength']],
     ['a long least text', { type: 'string', minLength: 65 }, { type: 'string', minLength: 65 }, ['minLength']],
+    ['no type', { minimum: 5, items: A }, {}, ['minimum', 'items']],
+    ['no properties', { type: 'object', required: ['a'], additionalProperties: A }, { type: 'object' }, ['required']],
+    ['an enum', { type: 'integer', minimum: 2, enum: [1, 2] }, { enum: [1, 2] }, ['minimum']],
+    [
+      'a property of two schemas',
+      { allOf: [of('a'), { properties: { a: { minLength: 2 }, b: true } }] },
+      { properties: { a: { ...A, minLength: 2 }, b: { type: 'null' } }, required: ['a'] },
+      [],
+    ],
     ['no integer', { type: 'integer', minimum: 1.2, maximum: 1.8 }, { type: 'integer' }, ['minimum', 'maximum']],
   ])('keywords beside %s are in the grammar, or counted as hints', async (_, schema, expected, hints) => {
     const { ask, rollout } = await served();

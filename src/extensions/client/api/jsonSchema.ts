@@ -66,8 +66,10 @@ class SchemaReader {
     if (typeof ref === 'string')
       return this.read(this.#beside(given, '$ref', this.#target(ref, refs), refs), [...refs, ref], depth + 1);
     if (Array.isArray(allOf)) return next(this.#merged(given, allOf, refs));
-    if ('const' in given) return { enum: [given['const']] };
-    if (given['enum'] !== undefined) return { enum: this.#list(given['enum'], 'enum') };
+    if ('const' in given || given['enum'] !== undefined) {
+      this.#noteOthers(given, ['const', 'enum', 'type']);
+      return { enum: 'const' in given ? [given['const']] : this.#list(given['enum'], 'enum') };
+    }
     const keyword = ['anyOf', 'oneOf'].find((one) => given[one] !== undefined);
     if (keyword !== undefined) {
       if (keyword === 'anyOf' && given['oneOf'] !== undefined) this.unenforced.add('oneOf');
@@ -83,6 +85,7 @@ class SchemaReader {
     const number = (key: string) => (typeof given[key] === 'number' ? { [key]: given[key] } : {});
     switch (type) {
       case undefined:
+        this.#noteOthers(given);
         return {};
       case 'boolean':
       case 'null':
@@ -102,6 +105,12 @@ class SchemaReader {
       default:
         throw this.#refuse(`has the type ${JSON.stringify(type)?.slice(0, 60)}`);
     }
+  }
+
+  /** Records keywords that restrict a value as not enforced, except the `enforced` ones. */
+  #noteOthers(given: Given, enforced: readonly string[] = []): void {
+    for (const keyword of Object.keys(given))
+      if (!DESCRIBING.has(keyword) && !enforced.includes(keyword)) this.unenforced.add(keyword);
   }
 
   /** Records `minLength` and `maxLength` as not enforced if the grammar does not enforce them, or cannot enforce both. */
@@ -125,7 +134,10 @@ class SchemaReader {
   #object(given: Given, next: (one: unknown) => ArgumentSchema): ArgumentSchema {
     const { properties, required = [], additionalProperties: more } = given;
     const others = more === undefined ? {} : { additionalProperties: typeof more === 'boolean' ? more : next(more) };
-    if (properties === undefined) return { type: 'object', ...others };
+    if (properties === undefined) {
+      if (Array.isArray(required) && required.length > 0) this.unenforced.add('required');
+      return { type: 'object', ...others };
+    }
     if (!isObject(properties)) throw this.#refuse('has properties that are not an object');
     const isNamed = (name: unknown) => typeof name === 'string' && Object.hasOwn(properties, name);
     if (!Array.isArray(required) || !required.every(isNamed))
@@ -147,6 +159,7 @@ class SchemaReader {
    */
   #merged({ allOf: _, ...rest }: Given, all: unknown[], refs: readonly string[]): Given {
     const parts = all.map((one) => {
+      if (one === true) return {};
       if (!isObject(one)) throw this.#refuse('has an allOf without schemas');
       return typeof one['$ref'] === 'string' ? this.#target(one['$ref'], refs) : one;
     });
@@ -157,8 +170,8 @@ class SchemaReader {
       return {
         ...merged,
         ...part,
-        ...('properties' in merged && 'properties' in part
-          ? { properties: { ...(merged['properties'] as Given), ...(part['properties'] as Given) } }
+        ...(isObject(merged['properties']) && isObject(part['properties'])
+          ? { properties: inBoth(merged['properties'], part['properties']) }
           : {}),
         ...('required' in merged && 'required' in part
           ? { required: [merged['required'], part['required']].flat() }
@@ -188,3 +201,11 @@ class SchemaReader {
     return refuse(this.#param, `The schema ${what}. Give a JSON schema with local, not recursive references.`);
   }
 }
+
+/** Returns the properties of both. One that both have must fit both schemas. */
+const inBoth = (a: Given, b: Given): Given => ({
+  ...a,
+  ...Object.fromEntries(
+    Object.entries(b).map(([name, schema]) => [name, Object.hasOwn(a, name) ? { allOf: [a[name], schema] } : schema]),
+  ),
+});
