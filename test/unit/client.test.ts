@@ -109,6 +109,11 @@ describe('completions', () => {
     expect(logprobs?.content[1]).toMatchObject({ logprob: -2, top_logprobs: [{ logprob: -0.5 }] });
     expect(ids?.slice(0, -1)).toEqual(tokenizer.encode('Four.'));
     expect(prompt).toEqual([...rollout.requests[0].contextIds]);
+    const chunks = [];
+    for await (const chunk of await trainer.client().chat.completions.create({ ...params, stream: true }))
+      chunks.push(chunk);
+    expect(chunks.at(-1)).toMatchObject({ choices: [{ token_ids: ids }], prompt_token_ids: prompt });
+    expect(chunks.filter((chunk) => chunk.prompt_token_ids)).toHaveLength(1);
   });
 
   test('a stream has the same content in chunks, with calls separate from content', async () => {

@@ -462,6 +462,9 @@ describe('fields without effect are counted by their path', () => {
     ],
     ['/messages', 'cache_control', { cache_control: {} }],
     ['/messages', 'top_secret', { top_secret: 0 }],
+    ['/messages', 'logprobs', { logprobs: true, return_token_ids: false }],
+    ['/messages', 'return_token_ids', { return_token_ids: true }],
+    ['/responses', 'return_token_ids', { return_token_ids: true }],
   ])('%s: %s', async (path, name, more) => {
     const { post, groups } = await apis();
     const asked =

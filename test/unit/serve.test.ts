@@ -178,7 +178,7 @@ describe('hostile requests get one clear error', () => {
     ['an empty stop', { messages: [QUESTION], stop: '' }, 400, 'stop is ""'],
     [
       'a bias of no token',
-      { messages: [QUESTION], logit_bias: { x: 1 } },
+      { messages: [QUESTION], logit_bias: { '': 1 } },
       400,
       'logit_bias is an object; allowed: an object of at most 64 numbers',
     ],

@@ -94,13 +94,18 @@ export async function streamed(
     trajectory.choices(request, { signal: until, onTokens }).then(
       (answers) => {
         isOver = true;
-        for (const [index, { reply, generation }] of answers.entries()) {
+        for (const [index, { reply, generation, contextIds }] of answers.entries()) {
           const { content, calls, finishReason } = reply;
           show(content, index);
           for (const [at, call] of calls.entries())
             channel.push(chunkOf(head, { tool_calls: [{ index: at, ...callShape(call) }] }, { index }));
           const logprobs = logprobsOf(tokenizer, request, generation);
-          channel.push(chunkOf(head, {}, { finishReason, logprobs, index, stopString: generation.stopString }));
+          const last = chunkOf(head, {}, { finishReason, logprobs, index, stopString: generation.stopString });
+          if (request.returnTokenIds) {
+            last.choices[0].token_ids = [...generation.tokenIds];
+            last.prompt_token_ids = [...contextIds];
+          }
+          channel.push(last);
         }
         if (request.includeUsage) channel.push({ ...chunkOf(head, {}), choices: [], usage: usageOf(...answers) });
         channel.end();

@@ -85,6 +85,13 @@ const READ = {
   },
 } satisfies Record<string, Record<string, string>>;
 
+/** Fields of chat completions that another API's answers have no place for. */
+const UNANSWERED: Readonly<Record<keyof typeof READ, readonly string[]>> = {
+  chat: [],
+  responses: ['return_token_ids'],
+  messages: ['return_token_ids', 'logprobs', 'top_logprobs'],
+};
+
 /** A nested field without effect, and the fields that its object can have. */
 export interface IgnoredField {
   /** Path of the field, e.g. `tools[].function.strict`. */
@@ -92,7 +99,7 @@ export interface IgnoredField {
   known: readonly string[];
 }
 
-/** Returns the nested fields of a valid request that are not read. Null, empty lists and `strict: false` count as absent. */
+/** Returns the fields of a valid request that are not answered, and the nested ones that are not read. Null, empty lists and `strict: false` count as absent. */
 export function ignoredFields(api: keyof typeof READ, body: object): IgnoredField[] {
   const table: Readonly<Record<string, string>> = READ[api];
   const found = new Map<string, IgnoredField>();
@@ -107,6 +114,7 @@ export function ignoredFields(api: keyof typeof READ, body: object): IgnoredFiel
     }
   };
   for (const [name, value] of Object.entries(body)) visit(value, name);
+  for (const path of UNANSWERED[api]) if ((body as Record<string, unknown>)[path]) found.set(path, { path, known: [] });
   return [...found.values()];
 }
 

@@ -101,7 +101,7 @@ const toolChoice = v.union(
 function parameters(vocabSize: number, mostStops: number) {
   const tokenId = whole(0, vocabSize - 1);
   const bias = `an object of at most 64 numbers from -100 to 100, by token ids from 0 to ${vocabSize - 1}`;
-  const biasKey = v.pipe(v.string(), v.transform(Number), tokenId);
+  const biasKey = v.pipe(v.string(), v.digits(), v.transform(Number), tokenId);
   const stopIds = `a list of at most ${mostStops} token ids, from 0 to ${vocabSize - 1}`;
   return v.partial(
     v.object({

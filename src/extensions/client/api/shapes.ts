@@ -179,7 +179,11 @@ export interface ChatCompletionChunk extends Head {
     finish_reason: FinishReason | null;
     /** vLLM's: the stop string that ended the reply. */
     stop_reason?: string;
+    /** vLLM's: ids of the reply's tokens. Only in its last chunk, if the request sets `return_token_ids`. */
+    token_ids?: number[];
   }[];
+  /** vLLM's: ids of all context tokens, as in a complete answer. In the last chunk of a reply with `token_ids`. */
+  prompt_token_ids?: number[];
   /** Token counts. Only in the last chunk, if the request sets `stream_options.include_usage`. */
   usage?: Usage | null;
 }
