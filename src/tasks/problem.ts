@@ -1,6 +1,7 @@
 /** A problem: the messages that a sample starts from, and its answer. */
 
 import { blame, shownValue, UserCodeError } from '../errors.ts';
+import { startTimer } from '../timer.ts';
 
 /** A message of a conversation, in the form that chat templates expect. */
 export interface Message {
@@ -32,9 +33,6 @@ export interface Problem {
   tools?: readonly string[];
   [extra: string]: unknown;
 }
-
-/** Largest delay of a timer, in milliseconds: 25 days. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 const PLACES = new WeakMap<Problem, string>();
 
@@ -125,11 +123,10 @@ async function settled<T>(call: OwnCall, given: PromiseLike<T>): Promise<T> {
   const { kind, what, expected, timeoutMs = Infinity } = call;
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<never>((_, reject) => {
-    if (timeoutMs > LONGEST_TIMER_MS) return;
     const message = `${what} did not resolve in ${timeoutMs / 1000} s (task.timeoutS). ${expected}.`;
-    timer = setTimeout(() => reject(new UserCodeError(`${kind} took too long`, message)), timeoutMs);
+    timer = startTimer(() => reject(new UserCodeError(`${kind} took too long`, message)), timeoutMs);
     // In Node, a timer alone does not keep the process alive: if nothing can settle the promise, the process ends at once.
-    (timer as { unref?(): void }).unref?.();
+    (timer as { unref?(): void } | undefined)?.unref?.();
   });
   unsettledCalls.add(call);
   try {

@@ -435,6 +435,15 @@ describe('stop reasons of failures', () => {
   });
 });
 
+test('a time limit that is longer than any timer never ends', async () => {
+  const years = 2 ** 40; // a timer of so many milliseconds fires at once
+  const limits = { ...ROOM, toolTimeoutMs: years, sampleTimeoutMs: years, loopTimeoutMs: years };
+  const slow = plain(() => new Promise<string>((resolve) => setTimeout(() => resolve('5'), 20)));
+  const { trajectory, messages } = await run([call('plain', {}), '#### 5'], { tools: [slow], limits });
+  expect(texts(messages)[0]).toBe('5');
+  expect(trajectory).toMatchObject({ stopReason: 'completed', numToolErrors: 0 });
+});
+
 describe('agent loops', () => {
   test('single_turn answers once, calls are text', async () => {
     const { trajectory } = await run([call('plain', {})], { tools: [plain(() => 'x')], agentLoop: 'single_turn' });

@@ -20,7 +20,7 @@ export interface Group {
   rewarded: ClientTrajectory[];
   /** Number of episodes that have joined the group so far, including aborted ones. */
   joined: number;
-  timer?: ReturnType<typeof setTimeout>;
+  timer?: ReturnType<typeof setTimeout> | undefined;
 }
 
 type SavedGroup = SavedEpisodes['groups'][number];

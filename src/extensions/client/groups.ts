@@ -37,6 +37,7 @@ import { decodeEpisodes, encodeEpisodes, type SavedEpisodes } from './saved.ts';
 import { checkConfig, type ClientLimits, COUNTED, NO_TASK } from './settings.ts';
 import { CallTemplate } from './template.ts';
 import { ClientTrajectory, type TrajectoryHost, type TrajectoryOptions } from './trajectory.ts';
+import { startTimer } from '../../timer.ts';
 
 /** Returns the error with which every call fails after the end of the run. */
 export const runOverError = (): ApiError =>
@@ -439,7 +440,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
    */
   #waitForMore(group: Group): void {
     clearTimeout(group.timer);
-    group.timer = setTimeout(() => {
+    group.timer = startTimer(() => {
       if (group.rewarded.length > 1) {
         this.#host.count('client/short_groups');
         return this.#close(group);

@@ -17,6 +17,7 @@ import { ofItsSampler } from './ofItsSampler.ts';
 import type { SavedTrajectory } from './saved.ts';
 import { freeNumber, Sequence } from './sequence.ts';
 import type { CallTemplate } from './template.ts';
+import { startTimer } from '../../timer.ts';
 
 /** The parts of a run that its trajectories use. */
 export interface TrajectoryHost {
@@ -415,7 +416,7 @@ export class ClientTrajectory {
   #rest(): void {
     if (this.#underWay > 0 || this.state !== 'open') return;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => {
+    this.#timer = startTimer(() => {
       this.#host.count('client/timed_out');
       this.abort();
     }, this.#host.timeoutMs);

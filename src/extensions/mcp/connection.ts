@@ -7,6 +7,7 @@ import { describe, InputError } from '../../errors.ts';
 import { HttpRequests } from './http.ts';
 import { ProcessTransport } from './stdio.ts';
 import type { McpServer, McpStats } from './types.ts';
+import { LONGEST_TIMER_MS } from '../../timer.ts';
 
 /** An open connection to an MCP server. */
 export interface Connection {
@@ -90,8 +91,6 @@ async function connectStreamable(url: URL, options: ConnectionOptions): Promise<
 }
 
 const END_SESSION_MS = 2000;
-/** The longest delay of a timer in milliseconds. Used for time limits of the SDK where another limit applies. */
-export const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** Returns the result of `work`. Rejects with `message` if the signal aborts first. */
 export async function untilAborted<T>(work: Promise<T>, signal: AbortSignal, message: string): Promise<T> {
@@ -136,7 +135,7 @@ async function connect(
   };
   try {
     // The time limit is enforced here, not by the SDK: an SSE stream can stay open without ever sending the address for requests.
-    const connecting = client.connect(transport, { timeout: LONGEST_TIMER_MS });
+    const connecting = client.connect(transport, { timeout: LONGEST_TIMER_MS }); // another limit applies
     await untilAborted(connecting, AbortSignal.timeout(timeoutMs), `it did not answer in ${timeoutMs / 1000} s`);
   } catch (error) {
     await transport.close().catch(() => {});

@@ -4,8 +4,9 @@
 
 import { describe, InputError, isInPage } from '../../errors.ts';
 import { isObject } from '../../tasks/toolSchema.ts';
-import { type Connection, LONGEST_TIMER_MS, openConnection, statusOf, untilAborted } from './connection.ts';
+import { type Connection, openConnection, statusOf, untilAborted } from './connection.ts';
 import type { McpServer, McpStats } from './types.ts';
+import { LONGEST_TIMER_MS } from '../../timer.ts';
 
 /** Options of a session. */
 export interface SessionOptions {

@@ -5,6 +5,7 @@
 
 import type { Program, SandboxMessage, SandboxRequest } from './sandboxProgram.ts';
 import { limiter } from '../../tasks/limiter.ts';
+import { startTimer } from '../../timer.ts';
 
 /** Milliseconds beyond a program's limit before a worker that does not answer is terminated, because the machine can be busy. */
 const GRACE_MS = 1000;
@@ -118,7 +119,7 @@ export class Guest {
       let timer: ReturnType<typeof setTimeout> | undefined;
       await new Promise<void>((resolve) => {
         this.#heard = resolve;
-        timer = setTimeout(resolve, ms);
+        timer = startTimer(resolve, ms);
       });
       clearTimeout(timer);
     }

@@ -15,6 +15,7 @@ import { AgentSample } from './sample.ts';
 import type { AgentLoopInput } from './types.ts';
 import { takeTurn } from './yield.ts';
 import type { StopReason, Trajectory } from '../types.ts';
+import { startTimer } from '../../timer.ts';
 
 /**
  * Runs a sample to its end and returns the reason. An exception ends the run, or only the sample if trainer.onError is skip. Failing tools
@@ -125,10 +126,10 @@ export async function runAgentLoop(input: AgentLoopInput): Promise<AgentLoopOutp
   };
   if (outer?.aborted) ended.abort();
   const stopWaiting = outer && onAbort(outer, end);
-  const timer = startTimer(limits.sampleTimeoutMs, () => {
+  const timer = startTimer(() => {
     sample.timeOut();
     end();
-  });
+  }, limits.sampleTimeoutMs ?? Infinity);
   let fault: UserCodeError | undefined;
   const failed = (error: unknown): StopReason => {
     if (!(error instanceof UserCodeError) || input.onError !== 'skip') throw error;
@@ -162,10 +163,6 @@ export async function runAgentLoop(input: AgentLoopInput): Promise<AgentLoopOutp
     }
     engine.release(requestId);
   }
-}
-
-function startTimer(ms: number | undefined, onEnd: () => void) {
-  return ms === undefined ? undefined : setTimeout(onEnd, ms);
 }
 
 /** Name of the agent loop of a problem: the problem's `agentName`, as in verl's data sets, or by default the `agentLoop` of the input. */

@@ -10,11 +10,10 @@ import { STOP_REASONS, type StopReason } from '../types.ts';
 import { AgentSample } from './sample.ts';
 import type { TurnSampling } from './turnSampling.ts';
 import type { AgentLoopInput, Turn } from './types.ts';
+import { startTimer } from '../../timer.ts';
 
 /** Milliseconds that a loop has to return after its sample was ended by a timeout or an abort. */
 const LAST_WORDS_MS = 1000;
-/** Maximum delay of a timer in milliseconds. A timer with a longer delay fires immediately. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** A sample that reports when its loop waits neither for the model nor for tools. */
 export class WatchedSample extends AgentSample {
@@ -63,13 +62,13 @@ export async function runOwnLoop(
   let stopWaiting = () => {};
   try {
     const leftBehind = new Promise<StopReason>((resolve, reject) => {
-      const { loopTimeoutMs: ms = LONGEST_TIMER_MS } = limits;
+      const { loopTimeoutMs: ms = Infinity } = limits;
       const tooLong = `${what} did neither generate, call tools nor end in ${ms / 1000} s (rollout.agent.timeoutS). ${expected}.`;
       const end = () => reject(new UserCodeError('agent loop took too long', tooLong));
       sample.onIdle = (idle) => {
         if (ended.aborted) return; // the timer now limits the time to return
         clearTimeout(timer);
-        if (idle) timer = setTimeout(end, Math.min(ms, LONGEST_TIMER_MS));
+        if (idle) timer = startTimer(end, ms);
       };
       const giveUp = () => {
         clearTimeout(timer);

@@ -8,6 +8,7 @@ import type { SampleContext, Tool, TruncateSide } from '../../tasks/tool.ts';
 import { isErrorText, readToolOutput, TOOL_RETURNED } from '../../tasks/toolOutput.ts';
 import { onAbort } from './onAbort.ts';
 import type { ToolCall } from './parser.ts';
+import { startTimer } from '../../timer.ts';
 
 export interface ToolLimits {
   /** Time limit of one call in milliseconds. A tool that runs longer is aborted, and the model reads a timeout message. */
@@ -58,9 +59,6 @@ interface ToolHost {
   /** Returns the sample's state of a tool; undefined for a tool without a state. */
   stateOf(tool: Tool): Promise<unknown> | undefined;
 }
-
-/** Maximum delay of a timer in milliseconds. A timer with a longer delay fires immediately. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** A tool call has exceeded its time limit. */
 export class TimeLimitError extends Error {}
@@ -124,13 +122,10 @@ export async function withTimeLimit<T>(
   const ended = new Promise<never>((_, reject) => {
     controller.signal.addEventListener('abort', () => reject(new Error('the run was stopped')), { once: true });
     if (outer.aborted) stop();
-    timer = setTimeout(
-      () => {
-        reject(new TimeLimitError(`${name} did not answer in ${timeoutMs / 1000} s`));
-        stop();
-      },
-      Math.min(timeoutMs, LONGEST_TIMER_MS),
-    );
+    timer = startTimer(() => {
+      reject(new TimeLimitError(`${name} did not answer in ${timeoutMs / 1000} s`));
+      stop();
+    }, timeoutMs);
   });
   try {
     return await Promise.race([work(controller.signal), ended]);
