@@ -1,3 +1,5 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
@@ -628,6 +630,40 @@ test('an external rollouter can deliver samples in any order, some twice, some o
   expect(new Set(allGroups(all)).size).toBe(24);
   for (const { samples } of all) expect(samples).toHaveLength(12);
   expect(first.at(-1)!.metrics['fully_async/count/total_generated_samples']).toBeLessThanOrEqual(18);
+});
+
+test('a sample that was trained on is not kept', async () => {
+  const run = new Run(configOf({ steps: 8 }), paced(2));
+  const taken: WeakRef<object>[] = [];
+  for (let step = 1; step <= 8; step++)
+    for (const { trajectory } of (await run.step(step)).samples) taken.push(new WeakRef(trajectory.responseIds));
+  await new Promise((resolve) => setTimeout(resolve)); // a reference that was read stays until the task ends
+  setFlagsFromString('--expose_gc');
+  (runInNewContext('gc') as () => void)();
+  expect(taken.length).toBe(64);
+  expect(taken.filter((sample) => sample.deref()).length, 'samples in memory').toBeLessThanOrEqual(16);
+  await run.source.close();
+});
+
+test('a group that waits for an earlier one at a checkpoint is counted once', async () => {
+  let free = () => {};
+  const held = new Promise<void>((resolve) => (free = resolve));
+  const asked = { steps: 4, asyncTraining: { stalenessThreshold: 1, onStale: 'wait' } };
+  const run = new Run(
+    configOf(asked),
+    paced(4, (number) => (number === 4 ? held : 0)),
+  );
+  const first = await run.steps(1, 1);
+  await expect.poll(() => run.engine.underWay).toBe(2); // all but the held group are complete
+  const saved = JSON.stringify(await run.source.save());
+  free();
+  await run.source.close();
+  const after = new Run(run.config, paced(4));
+  after.source.restore(JSON.parse(saved), { inFlightNumbers: [], vocabSize: 512 });
+  after.problems.moveTo(run.problems.position);
+  const all = [...first, ...(await after.steps(2))];
+  expect(new Set(allGroups(all)).size).toBe(16);
+  expect(all.at(-1)!.metrics['fully_async/count/total_generated_samples']).toBe(16);
 });
 
 describe('the config', () => {
