@@ -96,6 +96,18 @@ test('the example rescores a run, and the page contains its numbers', async () =
   });
 });
 
+test('a reward gets the problem with the first observation of its environment, as in training', async () => {
+  const config = configOf();
+  const observed = [{ role: 'user' as const, content: 'q\nroom 7' }];
+  const samples = samplesOf([1, 0, 1, 0]).map((sample) => ({ ...sample, prompt: observed }));
+  await keepStep(folder, config, 1, samples, { tokens: stepTokens(config, samples), extras: {} });
+  const file = moduleOf(
+    "export default ({ problem }) => ({ score: problem.messages.at(-1).content.endsWith('room 7') ? 1 : 0, acc: 0 });",
+  );
+  const { rewards } = await run('--reward', file);
+  expect(rewards[0].newScore).toBe(1);
+});
+
 test('an inverted reward changes the best sample of each group and every sign', async () => {
   await keep(1);
   const file = moduleOf(

@@ -9,6 +9,7 @@ import { type OutsideSpans, type SourceOptions, startGroups, stepOptions } from 
 import type { ProblemQueue } from '../../grpo/generate/problems.ts';
 import type { Sample } from '../../grpo/update/batch.ts';
 import type { PromptGroup, SavedGroup } from '../../grpo/pipeline/types.ts';
+import { startTimer } from '../../timer.ts';
 
 /** A started group. */
 export interface RunningGroup {
@@ -183,6 +184,6 @@ export async function firstDone<G extends { samples: Promise<unknown> }>(
 
 async function atMost(ms: number, work: Promise<unknown>): Promise<void> {
   let timer: ReturnType<typeof setTimeout> | undefined;
-  await Promise.race([work, new Promise<void>((resolve) => (timer = setTimeout(resolve, ms)))]);
+  await Promise.race([work, new Promise<void>((resolve) => (timer = startTimer(resolve, ms)))]);
   clearTimeout(timer);
 }

@@ -36,7 +36,9 @@ export async function rescore(step: KeptStep, config: TrainConfig, reward: Task[
       // Not scored again: samples whose agent loop failed, and forks, which have no score of their own.
       if (sample.trajectory.stopReason === 'error' || sample.fork) return sample;
       const { fault: _, ...ended } = sample;
-      return { ...ended, reward: (await score(options, sample.problem, ended)).reward };
+      // An environment's first observation is a part of the problem that training scores.
+      const problem = sample.prompt ? { ...sample.problem, messages: sample.prompt } : sample.problem;
+      return { ...ended, reward: (await score(options, problem, ended)).reward };
     }),
   );
   const advantages = newAdvantages(step, config, samples);
