@@ -13,6 +13,7 @@ import { LocalRollouter } from '../../src/extensions/pipelines/localRollouter.ts
 import type { RollouterFactory } from '../../src/grpo/pipeline/source.ts';
 import type { CheckpointEngine } from '../../src/grpo/pipeline/types.ts';
 import { versionsOf } from '../../src/extensions/pipelines/records.ts';
+import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
 import { uidOf } from '../../src/grpo/pipeline/record.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
@@ -643,6 +644,25 @@ test('a sample that was trained on is not kept', async () => {
   expect(taken.length).toBe(64);
   expect(taken.filter((sample) => sample.deref()).length, 'samples in memory').toBeLessThanOrEqual(16);
   await run.source.close();
+});
+
+test('a sample without a token is of no version, so its group is not too old', async () => {
+  registerAgentLoop('silent', () => Promise.resolve('completed'));
+  const own: Task = {
+    ...task,
+    train: (number) => ({ ...task.train(number, 1), ...(number % 3 === 1 && { agentName: 'silent' }) }),
+    reward: () => ({ score: 1, acc: 1 }),
+  };
+  for (const pipeline of ['one-step-off', 'fully-async']) {
+    const run = new Run(configOf({ pipeline, steps: 5 }), paced(6), { own });
+    const steps = await run.steps();
+    expect(steps.map(({ metrics }) => metrics['fully_async/count/dropped_stale_samples'])).toEqual([0, 0, 0, 0, 0]);
+    expect(
+      steps.flatMap(({ samples }) => samples).filter((sample) => sample.trajectory.responseIds.length === 0).length,
+      pipeline,
+    ).toBeGreaterThan(4);
+    await run.source.close();
+  }
 });
 
 test('a group that waits for an earlier one at a checkpoint is counted once', async () => {

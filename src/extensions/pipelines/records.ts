@@ -29,20 +29,24 @@ export interface RecordOrigin {
   worker: string;
 }
 
-/** Returns the oldest and the newest weight version of a sample's tokens; 0 if no token has a version. */
+/**
+ * Returns the oldest and the newest weight version of a sample's drawn tokens. A token without a version has version 0. A sample without a
+ * drawn token is of no version: oldest is then Infinity.
+ */
 export function versionsOf({ mask, weightVersions }: Sample['trajectory']): { oldest: number; newest: number } {
   let [oldest, newest] = [Infinity, 0];
-  weightVersions?.forEach((version, t) => {
-    if (mask[t] === 0) return;
+  mask.forEach((drawn, t) => {
+    if (drawn === 0) return;
+    const version = weightVersions?.[t] ?? 0;
     oldest = Math.min(oldest, version);
     newest = Math.max(newest, version);
   });
-  return { oldest: oldest === Infinity ? newest : oldest, newest };
+  return { oldest, newest };
 }
 
 /**
  * Returns a queue record for a scored sample; the two share their arrays. Tags: status = 'scored'; version and newest =
- * the oldest and newest weight versions that sampled its tokens; worker; and the tags in `more`.
+ * the oldest and newest weight versions that sampled its tokens, if there are any; worker; and the tags in `more`.
  */
 export function recordOf(sample: Sample, { uid, sample: s, worker }: RecordOrigin, more: Tags = {}): ExperienceRecord {
   const { trajectory, reward, messages, prompt, toolRewards, fault, events } = sample;
@@ -60,7 +64,8 @@ export function recordOf(sample: Sample, { uid, sample: s, worker }: RecordOrigi
     ...(fault && { fault: { kind: fault.kind, message: fault.message } }),
     ...(events && { events }),
   });
-  return { key: `${uid}_${s}`, columns, tags: { status: 'scored', version: oldest, newest, worker, ...more } };
+  const versions = oldest < Infinity && { version: oldest, newest };
+  return { key: `${uid}_${s}`, columns, tags: { status: 'scored', ...versions, worker, ...more } };
 }
 
 /**
