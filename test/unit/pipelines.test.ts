@@ -650,7 +650,7 @@ test('a sample without a token is of no version, so its group is not too old', a
   registerAgentLoop('silent', () => Promise.resolve('completed'));
   const own: Task = {
     ...task,
-    train: (number) => ({ ...task.train(number, 1), ...(number % 3 === 1 && { agentName: 'silent' }) }),
+    train: async (number) => ({ ...(await task.train(number, 1)), ...(number % 3 === 1 && { agentName: 'silent' }) }),
     reward: () => ({ score: 1, acc: 1 }),
   };
   for (const pipeline of ['one-step-off', 'fully-async']) {
