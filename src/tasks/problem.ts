@@ -1,7 +1,7 @@
 /** A problem: the messages that a sample starts from, and its answer. */
 
 import { blame, shownValue, UserCodeError } from '../errors.ts';
-import { startTimer } from '../timer.ts';
+import { startTimer } from './timer.ts';
 
 /** A message of a conversation, in the form that chat templates expect. */
 export interface Message {

@@ -87,6 +87,8 @@ test('scores of rule and models are added by weights; the outcome is the rule’
     extra: { form: 1, right: 1, judge: 0.8 },
     weights: { form: 0.25, right: 0.5, judge: 0.5 },
   });
+  const own = () => ({ score: 1, acc: 1, extra: { rule: 5 } });
+  await expect(addScores(own, { judge: { weight: 1, score: () => 1 } })(sample)).rejects.toThrow('the name "rule"');
   await expect(addScores(named, { form: { weight: 1, score: () => 1 } })(sample)).rejects.toThrow(
     'both give a value of the name "form"',
   );

@@ -178,10 +178,12 @@ describe('hostile requests get one clear error', () => {
     ['an empty stop', { messages: [QUESTION], stop: '' }, 400, 'stop is ""'],
     [
       'a bias of no token',
-      { messages: [QUESTION], logit_bias: { '': 1 } },
+      { messages: [QUESTION], logit_bias: { x: 1 } },
       400,
       'logit_bias is an object; allowed: an object of at most 64 numbers',
     ],
+    ['a bias of an empty name', { messages: [QUESTION], logit_bias: { '': 1 } }, 400, 'logit_bias is an object'],
+    ['a bias in hexadecimal', { messages: [QUESTION], logit_bias: { '0x3': 1 } }, 400, 'logit_bias is an object'],
     ['a seed that is none', { messages: [QUESTION], seed: 1.5 }, 400, 'seed is 1.5'],
     ['too many top_logprobs', { messages: [QUESTION], logprobs: true, top_logprobs: 20 }, 400, 'from 0 to 8'],
     [

@@ -6,7 +6,7 @@ import type { Message } from '../../../src/tasks/task.ts';
 import { isErrorText } from '../../../src/tasks/toolOutput.ts';
 import { TurnText } from './turnText.tsx';
 
-const ENDS: Partial<Record<string, string>> & Record<StopReason, string> = {
+const ENDS: Partial<Record<string, string>> = {
   completed: '',
   done: '',
   max_turns: 'Ended: too many turns.',
@@ -18,7 +18,7 @@ const ENDS: Partial<Record<string, string>> & Record<StopReason, string> = {
   timeout: 'Ended: out of time.',
   aborted: 'Stopped.',
   error: 'Failed.',
-};
+} satisfies Record<StopReason, string>;
 
 /** Shows a question and its answers. */
 export function ExchangeView({ exchange: { question, answers } }: { exchange: Exchange }) {

@@ -11,7 +11,7 @@ import { type TryTokens, tokensOf } from '../../training/tokens.ts';
 import { Conversation } from './conversation.tsx';
 import { isJudged, isRight } from '../../state/tries/comparison.ts';
 
-const STOP_REASONS: Partial<Record<string, string>> & Record<StopReason, string> = {
+const STOP_REASONS: Partial<Record<string, string>> = {
   completed: '',
   done: 'ended by a tool',
   max_turns: 'ended: too many turns',
@@ -23,7 +23,7 @@ const STOP_REASONS: Partial<Record<string, string>> & Record<StopReason, string>
   timeout: 'ended: out of time',
   aborted: 'ended: aborted',
   error: 'ended: its agent loop failed',
-};
+} satisfies Record<StopReason, string>;
 
 /** Shows one try. */
 export function Try({ shown, place }: { shown: LoggedRollout; place: number }) {

@@ -37,7 +37,7 @@ import { decodeEpisodes, encodeEpisodes, type SavedEpisodes } from './saved.ts';
 import { checkConfig, type ClientLimits, COUNTED, NO_TASK } from './settings.ts';
 import { CallTemplate } from './template.ts';
 import { ClientTrajectory, type TrajectoryHost, type TrajectoryOptions } from './trajectory.ts';
-import { startTimer } from '../../timer.ts';
+import { startTimer } from '../../tasks/timer.ts';
 
 /** Returns the error with which every call fails after the end of the run. */
 export const runOverError = (): ApiError =>

@@ -17,7 +17,7 @@ import { ofItsSampler } from './ofItsSampler.ts';
 import type { SavedTrajectory } from './saved.ts';
 import { freeNumber, Sequence } from './sequence.ts';
 import type { CallTemplate } from './template.ts';
-import { startTimer } from '../../timer.ts';
+import { startTimer } from '../../tasks/timer.ts';
 
 /** The parts of a run that its trajectories use. */
 export interface TrajectoryHost {

@@ -7,7 +7,7 @@ import { describe, InputError } from '../../errors.ts';
 import { HttpRequests } from './http.ts';
 import { ProcessTransport } from './stdio.ts';
 import type { McpServer, McpStats } from './types.ts';
-import { LONGEST_TIMER_MS } from '../../timer.ts';
+import { LONGEST_TIMER_MS } from '../../tasks/timer.ts';
 
 /** An open connection to an MCP server. */
 export interface Connection {
@@ -135,7 +135,7 @@ async function connect(
   };
   try {
     // The time limit is enforced here, not by the SDK: an SSE stream can stay open without ever sending the address for requests.
-    const connecting = client.connect(transport, { timeout: LONGEST_TIMER_MS }); // another limit applies
+    const connecting = client.connect(transport, { timeout: LONGEST_TIMER_MS });
     await untilAborted(connecting, AbortSignal.timeout(timeoutMs), `it did not answer in ${timeoutMs / 1000} s`);
   } catch (error) {
     await transport.close().catch(() => {});

@@ -6,7 +6,7 @@ import { describe, InputError, isInPage } from '../../errors.ts';
 import { isObject } from '../../tasks/toolSchema.ts';
 import { type Connection, openConnection, statusOf, untilAborted } from './connection.ts';
 import type { McpServer, McpStats } from './types.ts';
-import { LONGEST_TIMER_MS } from '../../timer.ts';
+import { LONGEST_TIMER_MS } from '../../tasks/timer.ts';
 
 /** Options of a session. */
 export interface SessionOptions {

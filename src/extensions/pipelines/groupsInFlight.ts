@@ -9,7 +9,7 @@ import { type OutsideSpans, type SourceOptions, startGroups, stepOptions } from 
 import type { ProblemQueue } from '../../grpo/generate/problems.ts';
 import type { Sample } from '../../grpo/update/batch.ts';
 import type { PromptGroup, SavedGroup } from '../../grpo/pipeline/types.ts';
-import { startTimer } from '../../timer.ts';
+import { startTimer } from '../../tasks/timer.ts';
 
 /** A started group. */
 export interface RunningGroup {

@@ -119,7 +119,8 @@ export function addToRule(
   ruleWeight: number,
   { score, extra = {}, weights }: Pick<Reward, 'score' | 'extra' | 'weights'>,
 ): Reward {
-  const twice = Object.keys(extra).find((name) => Object.hasOwn(base.extra ?? {}, name));
+  const added = { ...(!base.weights && { rule: base.score }), ...extra };
+  const twice = Object.keys(added).find((name) => Object.hasOwn(base.extra ?? {}, name));
   if (twice !== undefined)
     throw new InputError(
       `The task's reward and the reward by models both give a value of the name "${twice}". Rename the task's, or the criterion.`,
@@ -128,7 +129,7 @@ export function addToRule(
   return {
     ...base,
     score: ruleWeight * base.score + score,
-    extra: { ...base.extra, ...(!base.weights && { rule: base.score }), ...extra },
+    extra: { ...base.extra, ...added },
     weights: {
       ...Object.fromEntries(Object.entries(own).map(([name, weight]) => [name, weight * ruleWeight])),
       ...weights,

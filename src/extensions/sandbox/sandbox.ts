@@ -5,7 +5,7 @@
 
 import type { Program, SandboxMessage, SandboxRequest } from './sandboxProgram.ts';
 import { limiter } from '../../tasks/limiter.ts';
-import { startTimer } from '../../timer.ts';
+import { startTimer } from '../../tasks/timer.ts';
 
 /** Milliseconds beyond a program's limit before a worker that does not answer is terminated, because the machine can be busy. */
 const GRACE_MS = 1000;

@@ -15,7 +15,7 @@ import { AgentSample } from './sample.ts';
 import type { AgentLoopInput } from './types.ts';
 import { takeTurn } from './yield.ts';
 import type { StopReason, Trajectory } from '../types.ts';
-import { startTimer } from '../../timer.ts';
+import { startTimer } from '../../tasks/timer.ts';
 
 /**
  * Runs a sample to its end and returns the reason. An exception ends the run, or only the sample if trainer.onError is skip. Failing tools

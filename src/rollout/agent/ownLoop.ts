@@ -10,7 +10,7 @@ import { STOP_REASONS, type StopReason } from '../types.ts';
 import { AgentSample } from './sample.ts';
 import type { TurnSampling } from './turnSampling.ts';
 import type { AgentLoopInput, Turn } from './types.ts';
-import { startTimer } from '../../timer.ts';
+import { startTimer } from '../../tasks/timer.ts';
 
 /** Milliseconds that a loop has to return after its sample was ended by a timeout or an abort. */
 const LAST_WORDS_MS = 1000;

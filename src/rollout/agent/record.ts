@@ -12,7 +12,7 @@ import type { ToolResult } from '../tools/run.ts';
 import type { ToolStates } from '../tools/states.ts';
 import type { DrawnSoFar, GenerateRequest, Generation, TurnEngine } from '../types.ts';
 import { nextTask } from './yield.ts';
-import { startTimer } from '../../timer.ts';
+import { startTimer } from '../../tasks/timer.ts';
 
 /** One answer that the loop received: a turn, or the outputs of a turn's calls. `asked` = hash of the loop's request. */
 export type Received = { asked: number } & ({ generation: Generation } | { results: ToolResult[] });

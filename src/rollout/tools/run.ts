@@ -8,7 +8,7 @@ import type { SampleContext, Tool, TruncateSide } from '../../tasks/tool.ts';
 import { isErrorText, readToolOutput, TOOL_RETURNED } from '../../tasks/toolOutput.ts';
 import { onAbort } from './onAbort.ts';
 import type { ToolCall } from './parser.ts';
-import { startTimer } from '../../timer.ts';
+import { startTimer } from '../../tasks/timer.ts';
 
 export interface ToolLimits {
   /** Time limit of one call in milliseconds. A tool that runs longer is aborted, and the model reads a timeout message. */

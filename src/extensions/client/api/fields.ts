@@ -99,7 +99,10 @@ export interface IgnoredField {
   known: readonly string[];
 }
 
-/** Returns the fields of a valid request that are not answered, and the nested ones that are not read. Null, empty lists and `strict: false` count as absent. */
+/**
+ * Returns the fields of a valid request that are not answered, and the nested ones that are not read. Null, empty lists and `strict: false`
+ * count as absent.
+ */
 export function ignoredFields(api: keyof typeof READ, body: object): IgnoredField[] {
   const table: Readonly<Record<string, string>> = READ[api];
   const found = new Map<string, IgnoredField>();
