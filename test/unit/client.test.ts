@@ -314,6 +314,32 @@ test('rows of a trajectory have one reward, and every sampled token once', async
   });
 });
 
+test('a call that is aborted and tried again counts once as a continuation or a fork', async () => {
+  const { trainer, rollout } = talkingRun({ change: { rollout: { n: 1 } } });
+  const client = trainer.client();
+  const { completions } = client.chat;
+  const { choices } = await completions.create({ messages: QUESTION });
+  const later: MessageShape[][] = [
+    [...QUESTION, choices[0].message, { role: 'user', content: 'Sure?' }],
+    [{ role: 'user', content: 'Else?' }],
+  ];
+  for (const messages of later) {
+    rollout.waits = () => true;
+    const gone = new AbortController();
+    const call = completions.create({ messages }, { signal: gone.signal });
+    await expect.poll(() => rollout.underWay).toBe(1);
+    gone.abort();
+    await expect(call).rejects.toThrow('aborted');
+    rollout.waits = () => false;
+    await completions.create({ messages });
+  }
+  client.trajectory.reward(1);
+  const { metrics } = await trainer.groups.generate(1);
+  expect(metrics).toMatchObject({
+    ...{ 'client/calls': 3, 'client/aborted_calls': 2, 'client/continuations': 1, 'client/forks': 1 },
+  });
+});
+
 test('examples/client.ts: an agent with a tool, rewarded', async () => {
   const { trainer, rollout, config } = talkingRun();
   const call = '<tool_call>{"name": "add", "arguments": {"a": 2, "b": 2}}</tool_call>';

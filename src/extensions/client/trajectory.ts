@@ -249,9 +249,10 @@ export class ClientTrajectory {
       const generations = await Promise.all(generating);
       const answers = generations.map((generation, choice): Answer => {
         const reply = readReply(template.tokenizer, generation, request, template.toolParser);
-        const { sequence, contextIds } = places[choice];
+        const { sequence, contextIds, counted } = places[choice];
         this.#record(sequence, generation, reply, request, rendered);
         count('client/calls');
+        if (counted) count(counted);
         if (reply.unreadable > 0) count('client/unreadable_calls');
         return { generation, reply, contextIds };
       });
@@ -274,7 +275,7 @@ export class ClientTrajectory {
 
   /** Prepares a sequence for a reply: appends the tokens of the messages before the reply, and marks the sequence as busy. */
   #open(request: CallRequest, rendered: string): Place {
-    const { sequence, said } = this.#place(request, rendered);
+    const { sequence, said, counted } = this.#place(request, rendered);
     const isNew = !this.#sequences.includes(sequence);
     if (isNew) {
       sequence.number = freeNumber(this.#sequences);
@@ -283,7 +284,7 @@ export class ClientTrajectory {
     const before = sequence.length;
     sequence.isBusy = true;
     sequence.push({ responseIds: said });
-    return { sequence, before, isNew, contextIds: sequence.contextIds };
+    return { sequence, counted, before, isNew, contextIds: sequence.contextIds };
   }
 
   #record(sequence: Sequence, generation: Generation, reply: ReadReply, request: CallRequest, rendered: string): void {
@@ -307,8 +308,8 @@ export class ClientTrajectory {
   }
 
   /** Returns the sequence that a request extends, or a new sequence, and the tokens of the messages to append. */
-  #place(request: CallRequest, rendered: string): { sequence: Sequence; said: Uint32Array } {
-    const { template, count, maxPromptLength } = this.#host;
+  #place(request: CallRequest, rendered: string): Extended {
+    const { template, maxPromptLength } = this.#host;
     const { messages, tools, toolsKey } = request;
     const found = this.match(request);
     if (found) {
@@ -319,14 +320,12 @@ export class ClientTrajectory {
         const target = isLast ? sequence : sequence.branch(index);
         const said = target.continuation(rest, template);
         if (said) {
-          count(isLast ? 'client/continuations' : 'client/forks');
-          return { sequence: target, said };
+          return { sequence: target, said, counted: isLast ? 'client/continuations' : 'client/forks' };
         }
       }
     }
-    if (this.#sequences.length > 0) count('client/forks');
-    const ids = template.encode(messages, tools);
-    return { sequence: Sequence.start(ids, maxPromptLength, toolsKey), said: new Uint32Array(0) };
+    const sequence = Sequence.start(template.encode(messages, tools), maxPromptLength, toolsKey);
+    return { sequence, said: new Uint32Array(0), counted: this.#sequences.length > 0 ? 'client/forks' : undefined };
   }
 
   async #generate(
@@ -439,9 +438,17 @@ export class ClientTrajectory {
 /** Makes the keys of requests with a seed differ from the keys of all trajectories. */
 const SEEDED = 0x5eed;
 
-/** A sequence that is waiting for a reply. */
-interface Place {
+/** The sequence that a call extends. */
+interface Extended {
   sequence: Sequence;
+  /** Tokens of the messages to append. */
+  said: Uint32Array;
+  /** Metric that counts the call once it is answered. */
+  counted: 'client/continuations' | 'client/forks' | undefined;
+}
+
+/** A sequence that is waiting for a reply. */
+interface Place extends Pick<Extended, 'sequence' | 'counted'> {
   contextIds: Uint32Array;
   /** Number of response tokens of the sequence before the call. */
   before: number;
