@@ -199,6 +199,7 @@ test.runIf(isFull && hasNatsServer())(
       );
       for (const step of steps) expect(step['training/rollout_probs_diff_max']).toBe(0);
       expect(steps.at(-1)).toMatchObject({ 'room/near_tokens_share': 0 });
+      expect(mean(steps.map((step) => step['timing_s/reward']))).toBeGreaterThan(0);
 
       const counts =
         /worker (\w+): (\d+) samples, (\d+) rejected(?: \([^)]*\))?, (\d+) messages refused, \d+ twice(.*)/g;

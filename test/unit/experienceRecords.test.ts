@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { UserCodeError } from '../../src/errors.ts';
 import { ExperienceQueue } from '../../src/extensions/pipelines/experienceQueue.ts';
-import { recordOf, sampleOf } from '../../src/extensions/pipelines/records.ts';
+import { recordOf, recordsOf, sampleOf, waitSeconds, waitsOf } from '../../src/extensions/pipelines/records.ts';
 import type { ExperienceRecord } from '../../src/grpo/pipeline/record.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { ENDED } from '../samples.ts';
@@ -38,6 +38,16 @@ test('a sample becomes a record and the same sample again, its arrays not copied
   const again = sampleOf(record, { problem, group: 7 });
   expect(again).toEqual(given);
   expect(again.trajectory.responseIds).toBe(given.trajectory.responseIds);
+});
+
+test("a group's records carry its waits, and a value of another machine that is no time counts as 0", () => {
+  const outside = { tools: [[0, 500] as const, [250, 1000] as const], reward: [[0, 2000] as const] };
+  const records = recordsOf([sample(), sample()], outside, { uid: '3.7', worker: 'w' });
+  expect(records.map(({ key }) => key)).toEqual(['3.7_0', '3.7_1']);
+  expect(waitSeconds(records)).toEqual({ tools: 1, reward: 2 });
+  expect(records.map(waitsOf)).toEqual([{ toolSeconds: 1, rewardSeconds: 2 }, {}]);
+  for (const claimed of [-1, NaN, Infinity, '5', true])
+    expect(waitSeconds([changed({ toolSeconds: claimed }), ...records])).toEqual({ tools: 1, reward: 2 });
 });
 
 test('a sample without reward keeps the reason, through a checkpoint of the queue', async () => {

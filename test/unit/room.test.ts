@@ -238,6 +238,26 @@ describe.runIf(hasNatsServer())('a room', () => {
         expect(named(name)).toMatchObject({ leftOut: false, rejected: { disagreement: anyNumber } });
     });
 
+    test("a second worker's sample that arrives while the first is being checked is compared, too", async () => {
+      const gate = gated();
+      const check = async () => void (await gate.opened);
+      await open(fresh(), { secondShare: 1, check, ackWaitMs: NEVER_MS });
+      const weightsOf = vi.spyOn(controller.host.tickets, 'weightsOf'); // called once for each sample that arrives
+      const both = gated();
+      let taken = 0;
+      const generate: RoomEngine['generate'] = async ({ uid, n }, _, put) => {
+        if (++taken === 2) both.open();
+        await both.opened;
+        for (let s = 0; s < n; s++) await put(madeUp(uid, s));
+      };
+      for (const name of ['a', 'b']) join({ name, groupsAtOnce: 1, generate });
+      await controller.rollouter.start([groupOf(0)]);
+      await until(() => weightsOf.mock.calls.length).toBe(8);
+      gate.open();
+      expect(await controller.queue.takeGroup(4)).toHaveLength(4);
+      expect(controller.rollouter.metrics()['room/second/same']).toBe(4);
+    });
+
     test('a worker that missed the notice does not keep other weights of the same version', async () => {
       const worker = join();
       for (const weights of [7, 8]) {

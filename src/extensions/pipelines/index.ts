@@ -5,6 +5,6 @@
 
 export { ExperienceQueue } from './experienceQueue.ts';
 export { staleShare } from './overSampling.ts';
-export { recordOf, sampleOf } from './records.ts';
+export { recordOf, recordsOf, sampleOf, waitsOf } from './records.ts';
 export { decodeSample, encodeArrays, encodeSample, withMissing } from './sampleCodec.ts';
 export { arraysSchema, readInFlight, savedReward, whole } from './savedGroups.ts';

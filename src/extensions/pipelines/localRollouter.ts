@@ -1,7 +1,7 @@
 /** Generates groups with the engine's own rollout, on the same device or on another one. */
 
-import { outsideSeconds, type SourceOptions } from '../../grpo/generate/samples.ts';
-import { recordOf } from './records.ts';
+import type { SourceOptions } from '../../grpo/generate/samples.ts';
+import { recordsOf } from './records.ts';
 import { GroupsInFlight, type RunningGroup } from './groupsInFlight.ts';
 import { checkpointEngineOf } from '../../grpo/pipeline/sharedWeights.ts';
 import {
@@ -69,10 +69,7 @@ export class LocalRollouter implements Rollouter {
     const finish = async () => {
       const samples = await group.samples;
       if (!isRunning()) return;
-      const records = samples.map((sample, s) => recordOf(sample, { uid, sample: s, worker: 'local' }));
-      const { tools, reward } = outsideSeconds(group.outside);
-      Object.assign(records[0].columns, { toolSeconds: tools, rewardSeconds: reward });
-      await this.#put(records);
+      await this.#put(recordsOf(samples, group.outside, { uid, worker: 'local' }));
       this.#running.remove(group);
     };
     finish().catch((error: unknown) => isRunning() && fail(error));

@@ -11,6 +11,7 @@ import { countsOf, STOP_REASONS } from '../../rollout/types.ts';
 import type { Problem } from '../../tasks/task.ts';
 import type { SampleEvent } from '../../rollout/agent/events.ts';
 import { withMissing } from './sampleCodec.ts';
+import { type OutsideSeconds, outsideSeconds, type OutsideSpans } from '../../grpo/generate/samples.ts';
 import type { Sample } from '../../grpo/update/batch.ts';
 import type { Column, ExperienceRecord, Tags } from '../../grpo/pipeline/record.ts';
 
@@ -67,6 +68,34 @@ export function recordOf(sample: Sample, { uid, sample: s, worker }: RecordOrigi
   const versions = oldest < Infinity && { version: oldest, newest };
   return { key: `${uid}_${s}`, columns, tags: { status: 'scored', ...versions, worker, ...more } };
 }
+
+/** Columns of a group's first record: seconds in which at least one sample of the group waited for tools, or for its reward. */
+const SECONDS = { tools: 'toolSeconds', reward: 'rewardSeconds' } as const;
+
+/** Returns the queue records of a group's scored samples. The first record also has the group's waits for tools and rewards. */
+export function recordsOf(
+  samples: readonly Sample[],
+  outside: OutsideSpans,
+  origin: Omit<RecordOrigin, 'sample'>,
+): ExperienceRecord[] {
+  const records = samples.map((sample, s) => recordOf(sample, { ...origin, sample: s }));
+  const { tools, reward } = outsideSeconds(outside);
+  Object.assign(records[0].columns, { [SECONDS.tools]: tools, [SECONDS.reward]: reward });
+  return records;
+}
+
+/** Returns the waits of a record: columns to copy to another record of the same sample. */
+export const waitsOf = ({ columns }: ExperienceRecord): ExperienceRecord['columns'] =>
+  Object.fromEntries(Object.values(SECONDS).flatMap((name) => (name in columns ? [[name, columns[name]]] : [])));
+
+/** Returns the seconds that the samples of a group waited. A value that is no time, from another machine, counts as 0. */
+export function waitSeconds(records: readonly ExperienceRecord[]): OutsideSeconds {
+  const sum = (name: string): number =>
+    records.reduce((total, { columns: { [name]: seconds } }) => total + (isTime(seconds) ? seconds : 0), 0);
+  return { tools: sum(SECONDS.tools), reward: sum(SECONDS.reward) };
+}
+
+const isTime = (value: unknown): value is number => typeof value === 'number' && value >= 0 && value < Infinity;
 
 /**
  * Returns the sample of a record; it shares the record's arrays. Throws RangeError with the invalid column for a record

@@ -68,6 +68,13 @@ export interface NatsRollouterOptions {
 type Begun = Pick<PromptGroup, 'step' | 'number'>;
 const isAfter = (a: Begun, b: Begun): boolean => a.step > b.step || (a.step === b.step && a.number > b.number);
 
+/** A sample that a worker sent, with its index in the group and the weights of its ticket. */
+interface Received {
+  index: number;
+  weights: Weights;
+  record: ExperienceRecord;
+}
+
 interface Outstanding {
   group: PromptGroup;
   /** Weights that the group's prompt names. */
@@ -78,8 +85,10 @@ interface Outstanding {
   /** Indices of samples received from each worker. */
   received: Map<string, Set<number>>;
   isTwice: boolean;
-  /** Number of samples of the group that are being checked. */
-  checked: number;
+  /** Number of received samples of the group that are being checked or wait for their turn. */
+  handled: number;
+  /** Samples with the same index are checked one after another, so that a second worker's sample meets the accepted one. */
+  turns: Map<number, Promise<void>>;
   isPut: boolean;
 }
 
@@ -216,29 +225,39 @@ export class NatsRollouter implements Rollouter {
     const counts = this.#host.countsOf(worker);
     const sample = await this.#readSample(message, worker);
     if (!sample) return message.ack();
-    const { index, record } = sample;
-    const uid = uidOf(record.key);
+    const uid = uidOf(sample.record.key);
     const outstanding = this.#groups.get(uid);
     if (!outstanding && !this.#isOver(uid) && message.info.deliveryCount < PUT_OFF) return message.nak(PUT_OFF_MS);
-    if (!outstanding || counts.leftOut || !isSameWeights(sample.weights, outstanding.weights)) {
+    if (!outstanding || !isSameWeights(sample.weights, outstanding.weights)) {
       counts.duplicates++;
       return message.ack();
     }
+    outstanding.handled++;
+    const before = outstanding.turns.get(sample.index) ?? Promise.resolve();
+    const turn = before.then(() => this.#accept(outstanding, sample, worker));
+    outstanding.turns.set(sample.index, turn);
+    await turn;
+    outstanding.handled--;
+    await this.#putComplete(uid, outstanding);
+    message.ack();
+  }
+
+  /** Checks a sample and accepts it, or compares it with the accepted sample of another worker. */
+  async #accept(outstanding: Outstanding, { index, record }: Received, worker: string): Promise<void> {
     const { group, samples, accepted, received, weights, isTwice } = outstanding;
+    const uid = uidOfGroup(group);
+    const counts = this.#host.countsOf(worker);
     const ofWorker = received.get(worker) ?? new Set();
     const first = accepted.get(index);
     const isSecond = isTwice && first !== undefined && first.tags['worker'] !== worker && !ofWorker.has(index);
     received.set(worker, ofWorker.add(index));
-    if (samples.has(index) && !isSecond) {
+    if (counts.leftOut || this.#groups.get(uid) !== outstanding || (samples.has(index) && !isSecond)) {
       counts.duplicates++;
-      await this.#putComplete(uid, outstanding);
-      return message.ack();
+      return;
     }
     this.#want(uid, samples.add(index));
-    outstanding.checked++;
     const checked = await this.#options.check(record, worker, group, weights.version, isSecond);
-    outstanding.checked--;
-    if (this.#groups.get(uid) !== outstanding) return message.ack(); // ended during the check, or offered again
+    if (this.#groups.get(uid) !== outstanding) return; // ended during the check, or offered again
     if (typeof checked === 'string') {
       if (!isSecond) samples.delete(index);
       counts.rejected[checked] = (counts.rejected[checked] ?? 0) + 1;
@@ -246,8 +265,6 @@ export class NatsRollouter implements Rollouter {
       this.#want(uid, samples);
     } else if (!isSecond) accepted.set(index, checked ?? record);
     else if (!this.#agree(first, checked ?? record)) await this.#offer(group);
-    await this.#putComplete(uid, outstanding);
-    message.ack();
   }
 
   /**
@@ -276,9 +293,9 @@ export class NatsRollouter implements Rollouter {
    * compared first.
    */
   async #putComplete(uid: string, outstanding: Outstanding): Promise<void> {
-    const { accepted, received, isTwice, checked, isPut } = outstanding;
+    const { accepted, received, isTwice, handled, isPut } = outstanding;
     const { n } = this.#options;
-    if (isPut || checked > 0 || accepted.size < n || this.#groups.get(uid) !== outstanding) return;
+    if (isPut || handled > 0 || accepted.size < n || this.#groups.get(uid) !== outstanding) return;
     const isAwaited = (worker: string) => (received.get(worker)?.size ?? 0) < n;
     if (isTwice && this.#host.leases.workersOf(uid, this.#host.now()).some(isAwaited)) return;
     outstanding.isPut = true;
@@ -288,7 +305,7 @@ export class NatsRollouter implements Rollouter {
   }
 
   /** Reads a sample and checks its signature and ticket. Counts a message that is refused, and returns undefined. */
-  async #readSample(message: JsMsg, worker: string) {
+  async #readSample(message: JsMsg, worker: string): Promise<Received | undefined> {
     try {
       const { ticket, record } = readSample(await signedBy(worker, message.data));
       const uid = uidOf(record.key);
@@ -311,10 +328,16 @@ export class NatsRollouter implements Rollouter {
     const { tickets } = this.#host;
     const uid = uidOfGroup(group);
     const isTwice = (await tickets.secretOf(uid)) < (this.#options.secondShare ?? 0);
-    const fresh = { samples: new Set<number>(), accepted: new Map(), received: new Map(), checked: 0, isPut: false };
+    const fresh = {
+      samples: new Set<number>(),
+      accepted: new Map(),
+      received: new Map(),
+      handled: 0,
+      turns: new Map(),
+    };
     const weights = this.#host.published;
     this.#options.onEnd?.(uid);
-    this.#groups.set(uid, { group, weights, isTwice, ...fresh });
+    this.#groups.set(uid, { group, weights, isTwice, isPut: false, ...fresh });
     const ticket = await tickets.give(uid, weights);
     const which = { number, step, weights, ...(index !== undefined && { index }) };
     this.#host.offer(uid, write('prompt', { uid, ticket, n: this.#options.n, ...which, problem }), isTwice ? 2 : 1);

@@ -3,7 +3,7 @@
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { generateOptions, type GenerationContext } from '../../grpo/generate/options.ts';
 import { startGroups } from '../../grpo/generate/samples.ts';
-import { recordOf } from '../pipelines/index.ts';
+import { recordsOf } from '../pipelines/index.ts';
 import type { TrainerEngine } from '../../grpo/types.ts';
 import { readSafetensors } from '../../model/checkpoint/safetensors.ts';
 import type { RoomEngine } from './joinRoom.ts';
@@ -26,10 +26,10 @@ export function roomEngine(
     },
     async generate({ uid, n, number, step, problem }, worker, put, signal) {
       const options = generateOptions({ config, engine, task }, step, n);
-      const { groups } = startGroups([problem], { ...options, firstGroup: number, globalStep: step, signal });
+      const { groups, outside } = startGroups([problem], { ...options, firstGroup: number, globalStep: step, signal });
       const samples = await groups[0];
       signal.throwIfAborted();
-      await Promise.all(samples.map((sample, s) => put(recordOf(sample, { uid, sample: s, worker }))));
+      await Promise.all(recordsOf(samples, outside, { uid, worker }).map(put));
     },
   };
 }

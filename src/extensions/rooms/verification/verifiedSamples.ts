@@ -6,7 +6,7 @@
 import type { TrainConfig } from '../../../grpo/config/types.ts';
 import type { Metrics } from '../../../grpo/metrics.ts';
 import { type PromptGroup, uidOfGroup } from '../../../grpo/pipeline/types.ts';
-import { recordOf, sampleOf } from '../../pipelines/index.ts';
+import { recordOf, sampleOf, waitsOf } from '../../pipelines/index.ts';
 import { type ExperienceRecord, uidOf } from '../../../grpo/pipeline/record.ts';
 import type { Sample } from '../../../grpo/update/batch.ts';
 import type { CheckingModel } from './draws.ts';
@@ -71,7 +71,8 @@ export class VerifiedSamples {
     this.#tokens += verdict.check.tokens;
     this.#nearTokens += verdict.nearTokens;
     this.#looseTokens += verdict.check.looseTokens;
-    return recordOf(verdict.sample, { uid, sample: s, worker }, { near: verdict.nearTokens });
+    const checked = recordOf(verdict.sample, { uid, sample: s, worker }, { near: verdict.nearTokens });
+    return { ...checked, columns: { ...checked.columns, ...waitsOf(record) } };
   };
 
   /** Forgets a group of which no more samples are needed. */
