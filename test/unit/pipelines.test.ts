@@ -522,6 +522,19 @@ test.each([true, false])(
   },
 );
 
+test('an evaluation measures the newest weights, also after the run was stopped between two syncs', async () => {
+  const config = configOf({ steps: 4, asyncTraining: { stalenessThreshold: 0, triggerParameterSyncStep: 3 } });
+  const run = new Run(config, paced(5));
+  const versions = () => run.engine.changes.map(([version]) => version);
+  await run.steps(1, 2);
+  await run.source.close();
+  const measured = await run.source.evaluate(async () => versions());
+  expect(measured).toEqual([0, 2]);
+  expect(await run.source.evaluate(async () => versions())).toEqual([0, 2]);
+  await run.steps(3);
+  expect(versions()).toEqual([0, 2, 3, 4]);
+});
+
 test('a run that ends releases records that wait for space in the queue', async () => {
   const [puts, ends]: [Promise<unknown>[], unknown[]] = [[], []];
   const make: RollouterFactory = (source, put) => {
