@@ -72,6 +72,23 @@ test('no config at all', () => refused(['train'], /^No config or run folder was 
 test('a missing checkpoint', () =>
   refused(['train', CONFIG, 'model.path=nope'], /^The checkpoint folder nope does not exist\. /));
 
+test('supervised training of a checkpoint with too few positions, or of files of two models', async () => {
+  const sft = (path: string, ...settings: string[]) => [
+    'sft',
+    'configs/gsm8k-sft.yaml',
+    `model.path=${path}`,
+    ...settings,
+  ];
+  await refused(
+    sft('checkpoints/gsm8k-tool', 'data.maxLength=513'),
+    /gsm8k-tool: the model has 512 positions, but data\.maxLength is 513\. Lower it\.$/,
+  );
+  await refused(
+    sft(checkpoint('two')),
+    /two: the tokenizer has 512 tokens, but the embedding of the model has 53 rows\. Use the files of one model\.$/,
+  );
+});
+
 test('a path to resume from that is missing, empty, or not a checkpoint of a training run', async () => {
   const mode = 'trainer.resumeMode=resume_path';
   await refused(['train', CONFIG, mode], /trainer\.resumeFromPath is missing\. Set it to a checkpoint or run folder, /);

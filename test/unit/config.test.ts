@@ -199,6 +199,23 @@ test('sizes that hang, and sizes that no memory holds, are refused', () => {
   expect(sft('model.hiddenSize=65536')).toContain('fresh weights may be up to 2147483648: lower model.hiddenSize, ');
 });
 
+test('keys of a supervised run that would be ignored are refused', () => {
+  const sft = (...overrides: string[]) => sentence(() => parseSftConfig('name: s', { source: 's.yaml', overrides }));
+  for (const task of ['task.name=countdown', 'task.module=task.js'])
+    for (const key of ['guessRate=0.5', 'firstOperationErrorRate=1', 'swappedTemplates=ages'])
+      expect(sft(task, `data.demonstrations.${key}`)).toContain(
+        `data.demonstrations.${key.replace('=', ' is ')}, but only the demonstrations of the task gsm8k have such mistakes.`,
+      );
+  expect(sft('model.path=x', 'model.tokenizerPath=y')).toContain('the checkpoint of model.path has its own tokenizer');
+  // A checkpoint has its own number of positions, so model.maxPositionEmbeddings is for a model that is created here.
+  const long = ['data.maxLength=600', 'data.maxTokenLenPerGpu=600'];
+  expect(sft(...long)).toContain('allowed: up to model.maxPositionEmbeddings 512');
+  expect(() => parseSftConfig('name: s', { source: 's.yaml', overrides: [...long, 'model.path=x'] })).not.toThrow();
+  expect(sft('model.path=x', 'data.maxLength=600', 'data.maxTokenLenPerGpu=500')).toContain(
+    'data.maxLength is 600 tokens; allowed: up to data.maxTokenLenPerGpu 500.',
+  );
+});
+
 const DEEP = {
   brackets: `a: ${'['.repeat(10_000)}`,
   braces: `a: ${'{'.repeat(5000)}`,

@@ -40,7 +40,7 @@ test('a sample becomes a record and the same sample again, its arrays not copied
   expect(again.trajectory.responseIds).toBe(given.trajectory.responseIds);
 });
 
-test("a group's records carry its waits, and a value of another machine that is no time counts as 0", () => {
+test("a group's records carry its waits, and an invalid value from another machine counts as 0", () => {
   const outside = { tools: [[0, 500] as const, [250, 1000] as const], reward: [[0, 2000] as const] };
   const records = recordsOf([sample(), sample()], outside, { uid: '3.7', worker: 'w' });
   expect(records.map(({ key }) => key)).toEqual(['3.7_0', '3.7_1']);

@@ -137,18 +137,26 @@ function adapterLine(config: ModelConfig, lora: LoraConfig): string {
  */
 function checkFits(loaded: LoadedModel, { model, data }: TrainConfig): void {
   const { config } = checkTokenizer(loaded, model.path);
-  const longest = data.maxPromptLength + data.maxResponseLength;
   const isLowered = model.lowerToFit?.includes('data.maxResponseLength');
-  if (longest > config.maxPositionEmbeddings && !(isLowered && data.maxPromptLength < config.maxPositionEmbeddings)) {
-    throw new InputError(
-      `${model.path}: the model has ${config.maxPositionEmbeddings} positions, but data.maxPromptLength + ` +
-        `data.maxResponseLength is ${longest}. Lower them.`,
-    );
-  }
+  if (isLowered && data.maxPromptLength < config.maxPositionEmbeddings) return;
+  const keys = 'data.maxPromptLength + data.maxResponseLength';
+  checkPositions(config, model.path, { keys, tokens: data.maxPromptLength + data.maxResponseLength });
+}
+
+/** Throws InputError if sequences can have more tokens than the model has positions. `keys`: those that set the number of tokens. */
+export function checkPositions(
+  { maxPositionEmbeddings }: ModelConfig,
+  path: string,
+  { keys, tokens }: { keys: string; tokens: number },
+): void {
+  if (tokens <= maxPositionEmbeddings) return;
+  throw new InputError(
+    `${path}: the model has ${maxPositionEmbeddings} positions, but ${keys} is ${tokens}. Lower ${keys.includes('+') ? 'them' : 'it'}.`,
+  );
 }
 
 /** Returns the model. Throws InputError if its embedding has fewer rows than the tokenizer has ids. */
-function checkTokenizer(model: LoadedModel, path: string): LoadedModel {
+export function checkTokenizer(model: LoadedModel, path: string): LoadedModel {
   const { config } = model;
   const { vocabSize, endNote } = modelTokenizer(model);
   if (endNote) say(`${path}: ${endNote}`);

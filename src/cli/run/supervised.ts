@@ -37,7 +37,7 @@ import { say, whileEvaluating, whileWorking } from './progress.ts';
 import { modelFiles } from '../../runs/checkpointFolder.ts';
 import type { FileSystem } from '../../runs/fileSystem.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
-import { openEngine, withChatTemplate } from './session.ts';
+import { checkPositions, checkTokenizer, openEngine, withChatTemplate } from './session.ts';
 import { openTrackers } from './trackers.ts';
 
 /** Result of a supervised run: its folder with the final checkpoint, the trained model, and the loss of each step. */
@@ -91,7 +91,12 @@ async function startModel(config: SftConfig): Promise<LoadedModel> {
 }
 
 async function baseModel(config: SftConfig): Promise<LoadedModel> {
-  if (config.model.path !== undefined) return loadModelFiles(config.model.path);
+  const { path } = config.model;
+  if (path !== undefined) {
+    const model = checkTokenizer(await loadModelFiles(path), path);
+    checkPositions(model.config, path, { keys: 'data.maxLength', tokens: config.data.maxLength });
+    return model;
+  }
   const tokenizer = await startTokenizer(config);
   const { vocabSize } = new ChatTokenizer(tokenizer.tokenizerJson, tokenizer.tokenizerConfigJson);
   const sizes = freshModelConfig(config, vocabSize);

@@ -88,7 +88,7 @@ export function recordsOf(
 export const waitsOf = ({ columns }: ExperienceRecord): ExperienceRecord['columns'] =>
   Object.fromEntries(Object.values(SECONDS).flatMap((name) => (name in columns ? [[name, columns[name]]] : [])));
 
-/** Returns the seconds that the samples of a group waited. A value that is no time, from another machine, counts as 0. */
+/** Returns the seconds that the samples of a group waited. An invalid value from another machine counts as 0. */
 export function waitSeconds(records: readonly ExperienceRecord[]): OutsideSeconds {
   const sum = (name: string): number =>
     records.reduce((total, { columns: { [name]: seconds } }) => total + (isTime(seconds) ? seconds : 0), 0);

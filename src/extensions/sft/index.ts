@@ -4,8 +4,8 @@
  */
 
 export { freshModelConfig, type SftExample, type SftOptions, trainSupervised } from './sft.ts';
-export { exampleStream, freshModel, generatedTokenizer, isGsm8k, type TokenizerOnly } from './startModel.ts';
+export { exampleStream, freshModel, generatedTokenizer, type TokenizerOnly } from './startModel.ts';
 export { buildTokenizer } from './tokenizer.ts';
 export { taskTokenizer } from './taskExamples.ts';
-export { SFT_SCHEMA, type SftConfig } from './schema.ts';
+export { isGsm8k, SFT_SCHEMA, type SftConfig } from './schema.ts';
 export { parseSftConfig } from './text.ts';

@@ -4,7 +4,7 @@ import { over, refuseNoConfig, validate } from '../../grpo/config/resolve.ts';
 import { check, NAME_RULE, nearestDivisors, nearestMultiple, optimRules, type Rule } from '../../grpo/config/rules.ts';
 import { isTree, valueAt } from '../../grpo/config/tree.ts';
 import type { SftConfigInput } from './input.ts';
-import { SFT_SCHEMA, type SftConfig } from './schema.ts';
+import { isGsm8k, SFT_SCHEMA, type SftConfig } from './schema.ts';
 
 /** Returns a supervised run's config from a plain object. Throws ConfigError. */
 export function resolveSftConfig(tree: SftConfigInput, source = 'config'): SftConfig {
@@ -27,6 +27,9 @@ export function resolveSftTree(tree: unknown, source: string): SftConfig {
 
 /** Largest number of parameters of a model with newly initialised weights: 8 GiB in float32. */
 const MOST_PARAMETERS = 2 ** 31;
+
+/** Mistakes that only the demonstrations of the task gsm8k have. Other tasks get `laterErrorRate`. */
+const OF_GSM8K = ['guessRate', 'firstOperationErrorRate', 'swappedTemplates'] as const;
 
 const SFT_RULES: readonly Rule<SftConfig>[] = [
   NAME_RULE,
@@ -53,9 +56,27 @@ const SFT_RULES: readonly Rule<SftConfig>[] = [
   },
   {
     keys: ['data.maxLength', 'model.maxPositionEmbeddings', 'data.maxTokenLenPerGpu'],
-    when: ({ data, model }) => data.maxLength > Math.min(model.maxPositionEmbeddings, data.maxTokenLenPerGpu),
+    when: ({ data, model }) =>
+      model.path === undefined && data.maxLength > Math.min(model.maxPositionEmbeddings, data.maxTokenLenPerGpu),
     say: 'data.maxLength is {0} tokens; allowed: up to model.maxPositionEmbeddings {1} and data.maxTokenLenPerGpu {2}.',
   },
+  {
+    keys: ['data.maxLength', 'data.maxTokenLenPerGpu'],
+    when: ({ data }) => data.maxLength > data.maxTokenLenPerGpu,
+    say: 'data.maxLength is {0} tokens; allowed: up to data.maxTokenLenPerGpu {1}.',
+  },
+  {
+    keys: ['model.tokenizerPath', 'model.path'],
+    when: ({ model }) => model.path !== undefined && model.tokenizerPath !== undefined,
+    say: 'model.tokenizerPath is set, but the checkpoint of model.path has its own tokenizer. Leave model.tokenizerPath out.',
+  },
+  ...OF_GSM8K.map((key): Rule<SftConfig> => ({
+    keys: [`data.demonstrations.${key}`, 'task'],
+    when: ({ task, data: { demonstrations } }) => !isGsm8k(task) && Boolean(demonstrations[key]),
+    say:
+      `data.demonstrations.${key} is {0}, but only the demonstrations of the task gsm8k have such mistakes. ` +
+      'Leave it out, or set data.demonstrations.laterErrorRate, which every task gets.',
+  })),
   ...optimRules<SftConfig>(
     'optim',
     (c) => c.optim,

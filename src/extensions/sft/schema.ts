@@ -51,17 +51,17 @@ const demonstrations = part({
     0,
     SHARE,
     'probability',
-    "Rate of traces that state the question's last number as the answer, without a tool call.",
+    "Rate of traces that state the question's last number as the answer, without a tool call. Only for the task gsm8k.",
   ),
   firstOperationErrorRate: number(
     0,
     SHARE,
     'probability',
-    'Rate of traces whose first operation is swapped for its opposite.',
+    'Rate of traces whose first operation is swapped for its opposite. Only for the task gsm8k.',
   ),
   swappedTemplates: text(
     undefined,
-    'Ids of the problem templates, joined by commas, to which firstOperationErrorRate applies; others use laterErrorRate. Default: all.',
+    'Ids of the problem templates, joined by commas, to which firstOperationErrorRate applies; others use laterErrorRate. Only for the task gsm8k. Default: all.',
   ),
   laterErrorRate: number(0, SHARE, 'probability', 'Rate of a wrong operand or operation in each later step.'),
 });
@@ -137,3 +137,7 @@ export const SFT_SCHEMA = part({
 });
 
 export type SftConfig = v.InferOutput<typeof SFT_SCHEMA>;
+
+/** True if the task is the shipped GSM8K, which has its own demonstrations and tokenizer. */
+export const isGsm8k = ({ name, module }: { name: string; module?: string | undefined }): boolean =>
+  name === 'gsm8k' && module === undefined;

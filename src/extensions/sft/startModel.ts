@@ -9,12 +9,8 @@ import { keyedRng } from '../../tasks/random.ts';
 import { demonstration, demonstrationTokens, swapOnlyIn } from './demonstrations.ts';
 import { exampleOf, taskTokenizer } from './taskExamples.ts';
 import type { Task } from '../../tasks/task.ts';
-import type { SftConfig } from './schema.ts';
+import { isGsm8k, type SftConfig } from './schema.ts';
 import { freshModelConfig, type SftExample } from './sft.ts';
-
-/** True if the task is the shipped GSM8K, which has its own demonstrations and tokenizer. */
-export const isGsm8k = ({ name, module }: { name: string; module?: string | undefined }): boolean =>
-  name === 'gsm8k' && module === undefined;
 
 /** Trains a tokenizer on the text of a task whose problems are generated. */
 export async function generatedTokenizer({ model, task }: SftConfig, opened: Task): Promise<TokenizerFiles> {
