@@ -1,9 +1,11 @@
 /** Tests constrained tool calls: the grammar of a call, the tokens it allows next, and a scheduler that uses both. */
 import { readFileSync } from 'node:fs';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { tokenBytes, vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
 import { ByteAutomaton, DEAD } from '../../src/extensions/constrained/byteAutomaton.ts';
 import { CallGuide } from '../../src/extensions/constrained/guide.ts';
+import { guidesFor } from '../../src/extensions/constrained/guides.ts';
+import { TokenTrie } from '../../src/extensions/constrained/trie.ts';
 import { type Preemption, RolloutServer } from '../../src/rollout/server/server.ts';
 import { toolCallGrammar } from '../../src/extensions/constrained/toolGrammar.ts';
 import {
@@ -13,13 +15,21 @@ import {
   parseQwenXml,
   type ToolParser,
 } from '../../src/rollout/tools/parser.ts';
-import type { CallableTool, CallFormat, GenerateRequest, Generation, TurnConstraint } from '../../src/rollout/types.ts';
+import type {
+  CallableTool,
+  CallFormat,
+  GenerateRequest,
+  Generation,
+  SamplingParams,
+  TurnConstraint,
+} from '../../src/rollout/types.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 import { type ArgumentSchema, valueProblem } from '../../src/tasks/toolSchema.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
 import { rng } from '../random.ts';
 import { run, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
 import { ModelSlotDecoder } from '../slotDecoder.ts';
+import { stub } from '../stub.ts';
 
 const toolOf = (name: string, properties: Record<string, ArgumentSchema>, required: string[] = []): Tool => ({
   name,
@@ -412,6 +422,44 @@ describe('a turn that must be calls or JSON', () => {
       if (either.startsWith('<')) expect(parseHermes(either, TOOLS)[0].error).toBeUndefined();
       else expect(valueProblem(JSON.parse(either), schema)).toBeNull();
     }
+  });
+
+  test('positions in a long text share their sets of tokens, and the masks are those of a guide that shares none', () => {
+    const text = (maxLength: number) => forcedTo({ jsonSchema: { type: 'string', maxLength } });
+    const [long, quote, letter] = [text(400), tokenizer.encode('"')[0], tokenizer.encode('a')[0]];
+    const bytesAfter = (letters: number) => {
+      let state = long.after(long.start, quote);
+      for (let i = 0; i < letters; i++) state = long.after(state, letter);
+      long.mask(state, 1000);
+      return long.cachedBytes;
+    };
+    const few = bytesAfter(0);
+    expect(few).toBeGreaterThan(0);
+    for (let letters = 1; letters < 380; letters++) expect(bytesAfter(letters)).toBe(few);
+    // Near its end the text takes fewer tokens, as one that is short from the start.
+    for (const left of [0, 1, 2, 5]) {
+      const short = text(left);
+      const other = short.after(short.start, quote);
+      let state = long.after(long.start, quote);
+      for (let i = 0; i < 400 - left; i++) state = long.after(state, letter);
+      for (const tokens of [2, 3, 1000]) expect(long.mask(state, tokens)).toEqual(short.mask(other, tokens));
+    }
+  });
+
+  test('guides of other constraints are dropped once all have too many bytes', () => {
+    const walk = vi.spyOn(TokenTrie.prototype, 'walk');
+    const walks = (maxBytes: number) => {
+      const start = guidesFor(vocabulary, V, maxBytes);
+      const use = (value: number) => {
+        walk.mockClear();
+        start(stub<SamplingParams>({ jsonSchema: { enum: [value] }, stopTokenIds: [EOS] })).mask(9);
+        return walk.mock.calls.length > 0;
+      };
+      return [use(1), use(1), use(2), use(1)];
+    };
+    expect(walks(1)).toEqual([true, false, true, true]);
+    expect(walks(1e6)).toEqual([true, false, true, false]);
+    walk.mockRestore();
   });
 
   test('only end tokens of the turn can follow; a model without one is refused', () => {

@@ -3,7 +3,7 @@
  * turn must consist of calls or JSON.
  *
  * States are those of callLanguage.ts. For each state, the allowed tokens and the minimum number of tokens to the end of the call are
- * computed once and cached.
+ * computed once and cached. States that allow the same tokens, such as most positions in a long text, share one cached set.
  */
 
 import { InputError } from '../../errors.ts';
@@ -66,7 +66,11 @@ export class CallGuide {
   readonly #trie: TokenTrie;
   /** Tokens without bytes that can follow a complete turn, such as the end token. */
   readonly #ends: readonly number[];
+  /** Allowed tokens by state. */
   readonly #allowed = new Map<number, Allowed>();
+  /** The distinct sets in `#allowed`, by a hash of their content. */
+  readonly #sets = new Map<number, Allowed[]>();
+  #cachedBytes = 0;
   readonly #tokensLeft = new Map<number, number>();
 
   /**
@@ -88,6 +92,11 @@ export class CallGuide {
       throw new InputError(
         'A forced call or JSON needs an end token without text, but the model has none. Leave out the forced call or the JSON schema.',
       );
+  }
+
+  /** Bytes of the cached sets of allowed tokens. */
+  get cachedBytes(): number {
+    return this.#cachedBytes;
   }
 
   /** Returns the state after a token. Throws if the mask forbids it. */
@@ -127,8 +136,25 @@ export class CallGuide {
 
   #allowedAt(state: number): Allowed {
     let allowed = this.#allowed.get(state);
-    if (!allowed) this.#allowed.set(state, (allowed = this.#findAllowed(state)));
+    if (!allowed) this.#allowed.set(state, (allowed = this.#shared(this.#findAllowed(state))));
     return allowed;
+  }
+
+  /** Returns the cached set with the same content; if there is none, caches the given one. */
+  #shared(found: Allowed): Allowed {
+    let hash = 0;
+    found.ids.forEach((id, i) => (hash = Math.imul(hash ^ id, 0x01000193) + found.tokensLeft[i]));
+    const known = this.#sets.get(hash) ?? [];
+    const same = known.find(
+      ({ ids, tokensLeft }) =>
+        ids.length === found.ids.length &&
+        ids.every((id, i) => id === found.ids[i] && tokensLeft[i] === found.tokensLeft[i]),
+    );
+    if (same) return same;
+    this.#sets.set(hash, [...known, found]);
+    const { ids, tokensLeft, mask } = found;
+    this.#cachedBytes += ids.byteLength + tokensLeft.byteLength + (mask?.byteLength ?? 0);
+    return found;
   }
 
   #findAllowed(state: number): Allowed {
