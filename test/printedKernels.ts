@@ -5,10 +5,11 @@ import type { Kernel } from '../src/gpu/kernel.ts';
 import { attentionKernels } from '../src/gpu/ops/attention.ts';
 import { matmulKernel } from '../src/gpu/ops/matmul.ts';
 import { packedKernel } from '../src/gpu/ops/matmulPacked.ts';
+import { stub } from './stub.ts';
 
 /** Software adapters with different subgroup sizes, and hardware, because attention has a form for each. */
-const ADAPTERS = [0, 4, 8, 32].map(
-  (lanes) => ({ adapter: { isSoftware: lanes < 32, subgroupSize: lanes, subgroupMaxSize: lanes } }) as Gpu,
+const ADAPTERS = [0, 4, 8, 32].map((lanes) =>
+  stub<Gpu>({ adapter: { isSoftware: lanes < 32, subgroupSize: lanes, subgroupMaxSize: lanes } }),
 );
 
 export function printedKernels(headDims: number[]): Map<string, string> {

@@ -6,6 +6,7 @@ import type { Checkpoint } from '../src/grpo/types.ts';
 import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
 import { gsm8kTokenizer } from './gsm8kTokenizer.ts';
 import { ScriptedEngine, type ScriptedOptions } from './scriptedEngine.ts';
+import { throughJson } from './json.ts';
 
 const files = gsm8kTokenizer;
 const tokenizer = new ChatTokenizer(files.tokenizer, files.config);
@@ -15,7 +16,7 @@ export const scriptedEngine = (more: Partial<ScriptedOptions> = {}) => new Scrip
 /** Returns the checkpoint as it would be after writing it to a file and reading it. */
 export const readBack = (checkpoint: Checkpoint): Checkpoint => ({
   ...checkpoint,
-  state: JSON.parse(JSON.stringify(checkpoint.state)) as Checkpoint['state'],
+  state: throughJson(checkpoint.state),
 });
 
 const isTime = (name: string) => name.startsWith('timing') || name.startsWith('perf/');

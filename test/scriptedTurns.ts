@@ -12,7 +12,7 @@ import { trainProblem } from '../src/tasks/gsm8k/task.ts';
 import type { Problem, Task } from '../src/tasks/task.ts';
 import { calculator } from '../src/tasks/tools/calculator.ts';
 
-const readJson = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as unknown;
+const readJson = (path: string): unknown => JSON.parse(readFileSync(path, 'utf8'));
 export const tokenizerJson = readJson('checkpoints/gsm8k-tool/tokenizer.json');
 export const tokenizer = new ChatTokenizer(tokenizerJson, readJson('checkpoints/gsm8k-tool/tokenizer_config.json'));
 export const problem = trainProblem(0, 1);

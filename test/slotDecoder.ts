@@ -43,7 +43,7 @@ export class ModelSlotDecoder implements SlotDecoder {
   readonly sizes: DecoderSizes;
   vocabSize: number;
   /** Replaces the sampled token by one that depends only on the request's key and on the number of tokens sampled. */
-  says: ((key: [number, number], drawn: number) => number) | undefined;
+  says: ((key: readonly [number, number], drawn: number) => number) | undefined;
   /** True if a read-back resolves only in a later turn of the event loop, as a real one does. */
   takesTime = false;
   /** Version of the weights. A test changes it to simulate an update. */

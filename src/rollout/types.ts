@@ -38,7 +38,7 @@ export interface SamplingParams {
   /** Subtracted from the logit of a token once for each time it occurs in this turn; 0 = off. */
   frequencyPenalty?: number;
   /** Pairs of a token id and a number that is added to its logit, at most 64. */
-  logitBias?: [number, number][];
+  logitBias?: readonly (readonly [number, number])[];
   /** Stop strings. A turn ends at the token that completes one of them, even in the middle of the token. At most 16. vLLM's name. */
   stop?: string[];
   /**
@@ -82,7 +82,7 @@ export interface GenerateRequest {
   /** Number of tokens at the start of the context that are the prompt. It is shared by all requests with the same prompt. */
   promptLength: number;
   /** Random key of the sample, computed from (seed, step, prompt, sample). The counter of the random numbers is the token's position. */
-  key: [number, number];
+  key: readonly [number, number];
   /** Sampling settings of the turn. */
   sampling: SamplingParams;
   /** Tokens of this turn that another engine has sampled (see `drawnSoFar`). The turn continues after them. */

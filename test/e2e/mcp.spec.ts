@@ -36,12 +36,17 @@ const sumIn = (inPage: Page, url: string): Promise<string> =>
     const { mcpTools } = (await import(path)) as typeof import('../../src/extensions/mcp/index.ts');
     try {
       const { tools, close } = await mcpTools(url, { include: ['get-sum'], name: 'all' });
-      const context = { signal: AbortSignal.timeout(30_000), sampleId: '', problem: null as never, state: null };
+      const context = {
+        signal: AbortSignal.timeout(30_000),
+        sampleId: '',
+        problem: { id: '', messages: [], answer: '' },
+        state: null,
+      };
       const text = await tools[0].execute({ a: 1, b: 2 }, context);
       await close();
-      return text as string;
+      return String(text);
     } catch (error) {
-      return (error as Error).message;
+      return String(error).replace(/^\w*Error: /, '');
     }
   }, url);
 

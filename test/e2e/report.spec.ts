@@ -99,7 +99,7 @@ test('report.html has the summary, the curves and the rollouts of a run', async 
   );
   await expect(page.locator('.message.assistant span')).toHaveText(HOSTILE);
   await expect(page.locator('.message b').nth(1)).toHaveText(HOSTILE);
-  const inPage = JSON.parse((await page.locator('#report').textContent())!) as unknown;
+  const inPage: unknown = JSON.parse((await page.locator('#report').textContent())!);
   expect(inPage).toEqual(JSON.parse(readFileSync(join(folder, 'report.json'), 'utf8')));
 
   await page.evaluate(() => {

@@ -5,7 +5,7 @@ export interface Adjustments {
   presencePenalty?: number;
   frequencyPenalty?: number;
   minNewTokens?: number;
-  logitBias?: [number, number][];
+  logitBias?: readonly (readonly [number, number])[];
 }
 
 const FORBIDDEN = -1e30;

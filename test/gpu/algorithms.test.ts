@@ -9,6 +9,7 @@ import { createLocalEngine, type LocalEngine } from '../../src/workers/localEngi
 import type { ModelEngine } from '../../src/model/engine.ts';
 import { isFull } from './full.ts';
 import { chatConfig, tinySpec } from './tinySpec.ts';
+import { throughJson } from '../json.ts';
 
 /** The task rewards a property that differs between samples, so that rewards within each group differ. */
 const task: SyncTask = {
@@ -243,7 +244,7 @@ test('replay trains off policy if the step has no signal, and resumes from a che
     if (resume) {
       const { state, ...tensors } = await trainer.checkpoint();
       trainer = new GrpoTrainer(options);
-      await trainer.restore({ ...tensors, state: JSON.parse(JSON.stringify(state)) as typeof state });
+      await trainer.restore({ ...tensors, state: throughJson(state) });
     }
     const before = await embeddings(engine.model);
     const second = await trainer.step();

@@ -5,6 +5,7 @@ import { attention, type AttentionForm, attentionForms, decodeForm } from '../..
 import { attentionCases, GENERIC_CASES, isTested, PRINTED_HEAD_DIMS } from './attentionCases.ts';
 import { testAttention } from './attentionSuite.ts';
 import { poisoned, testGpu, withGpu } from './gpu.ts';
+import { stub } from '../stub.ts';
 
 const adapter = await testGpu();
 
@@ -26,7 +27,7 @@ test('a head dim that the kernels cannot hold is refused', () =>
   }));
 
 test.each([0, 4, 32])('hardware with subgroups of %i lanes gives a row a workgroup', (lanes) => {
-  const gpu = { adapter: { isSoftware: false, subgroupSize: lanes, subgroupMaxSize: lanes } } as Gpu;
+  const gpu = stub<Gpu>({ adapter: { isSoftware: false, subgroupSize: lanes, subgroupMaxSize: lanes } });
   expect([attentionForms(gpu, 64)[0], decodeForm(gpu, 64)]).toEqual(['block', 'block1']);
   expect([attentionForms(gpu, 6)[0], decodeForm(gpu, 6)]).toEqual(['tiled', 'alone']); // the generic kernel
 });

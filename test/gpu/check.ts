@@ -4,6 +4,7 @@ import type { Gpu, View } from '../../src/gpu/device.ts';
 import { foldedByTwo } from './fold.ts';
 import { isFull } from './full.ts';
 import { poisoned } from './gpu.ts';
+import { stub } from '../stub.ts';
 
 /** Unit roundoff of f32, the largest relative error of one correctly rounded operation. */
 export const U = 2 ** -24;
@@ -94,7 +95,7 @@ export function oneThreadGroups(gpu: Gpu): Gpu {
 
 /** Returns a Gpu whose kernels get the grid of a software adapter, or of hardware, on any adapter. */
 export const withSoftwareGrid = (gpu: Gpu, isSoftware: boolean, dispatch = gpu.dispatch.bind(gpu)): Gpu =>
-  ({ adapter: { ...gpu.adapter, isSoftware }, dispatch }) as Gpu; // all that an op uses
+  stub<Gpu>({ adapter: { ...gpu.adapter, isSoftware }, dispatch }); // all that an op uses
 
 /**
  * Error bound of Newton-Schulz. A singular value can grow by a factor of 3.4445 per step, and so can its error, which consists of about `d`

@@ -20,6 +20,7 @@ import {
 import { isFull } from './full.ts';
 import { tinyConfig } from './tinyModel.ts';
 import { tinySpec } from './tinySpec.ts';
+import { throughJson } from '../json.ts';
 
 const FILE = 'test/fixtures/curve.json';
 
@@ -151,7 +152,7 @@ if (process.env['WRITE_CURVE']) {
         const steps = isFull ? one.steps : everyday(one.steps);
         const made = await curve({ ...one, steps });
         // The result is converted to JSON and back, which keeps every bit of a finite number.
-        const seen = JSON.parse(JSON.stringify(made)) as typeof made;
+        const seen = throughJson(made);
         if (steps === one.steps) expect(seen).toEqual({ rows, weights });
         // A run that ends earlier evaluates its last step more. Its weights are compared through the samples of the next step.
         else expect(seen.rows).toMatchObject(rows.slice(0, steps + 1));

@@ -65,7 +65,7 @@ async function draw({ rollout }: Built, step: number) {
   await rollout.resetCache();
   const drawn = await Promise.all(
     Array.from({ length: SAMPLES }, (_, s) => {
-      const [requestId, key] = [`${step}.${s}`, [step, s] as [number, number]];
+      const [requestId, key] = [`${step}.${s}`, [step, s] as const];
       return rollout.generate({ requestId, contextIds: prompt, promptLength: PROMPT, key, sampling });
     }),
   );

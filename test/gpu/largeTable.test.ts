@@ -29,7 +29,7 @@ async function run(config: typeof tinyConfig, maxArenaBytes: number, headCopyByt
   const sizes = { maxNumSeqs: 2, slotCapacity: 16, maxPrompts: 2, maxPromptLength: 16, maxBatchedTokens: 64 };
   const rollout = new WgslRolloutEngine(gpu, model, sizes);
   const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 8, stopTokenIds: [] };
-  const prompt = { contextIds: ids(4), promptLength: 4, key: [1, 1] as [number, number], sampling };
+  const prompt = { contextIds: ids(4), promptLength: 4, key: [1, 1] as const, sampling };
   const first = await rollout.generate({ ...prompt, requestId: 'a' });
   const dLogProbs = Float32Array.from(r.normals(20));
   const { logProbs } = await engine.forwardBackward(batch, { kind: 'coefficients', dLogProbs }, { temperature: 0.7 });

@@ -145,7 +145,7 @@ test('the log-prob at sampling is the trainer’s, bit for bit, with adapters', 
           requestId: `${s}`,
           contextIds: prompt,
           promptLength: 3,
-          key: [s, 0] as [number, number],
+          key: [s, 0] as const,
           sampling,
         };
         const { tokenIds, logProbs } = await rollout.generate(request);

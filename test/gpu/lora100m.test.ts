@@ -84,7 +84,7 @@ test.skipIf(!asked)(
     log('loaded');
     const prompt = Uint32Array.of(1, 2, 3, 4);
     const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 8, stopTokenIds: [] };
-    const request = { requestId: 'a', contextIds: prompt, promptLength: 4, key: [1, 1] as [number, number], sampling };
+    const request = { requestId: 'a', contextIds: prompt, promptLength: 4, key: [1, 1] as const, sampling };
     const { tokenIds } = await engine.rollout.generate(request);
     engine.rollout.release('a');
     expect(tokenIds.length).toBe(8);

@@ -113,7 +113,7 @@ test(
       const contextIds = Uint32Array.of(1, 2, 3);
       const all = Array.from({ length: sizes.maxNumSeqs }, (_, i) => ({
         requestId: `all.${i}`,
-        key: [i, 0] as [number, number],
+        key: [i, 0] as const,
       }));
       await Promise.all(all.map((one) => engine.generate({ ...one, contextIds, promptLength: 3, sampling })));
       for (const { requestId } of all) engine.release(requestId);

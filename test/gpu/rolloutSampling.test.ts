@@ -55,9 +55,9 @@ async function wholeLogProbs(engine: WgslRolloutEngine, contextIds: Uint32Array,
     requestId: `whole.${token}`,
     contextIds,
     promptLength,
-    key: [1, 1] as [number, number],
+    key: [1, 1] as const,
     // A bias this large forces the token. The reported log-prob does not include the bias.
-    sampling: { ...request(0, 0).sampling, maxNewTokens: 1, logitBias: [[token, 1e4]] as [number, number][] },
+    sampling: { ...request(0, 0).sampling, maxNewTokens: 1, logitBias: [[token, 1e4] as const] },
   }));
   for (let i = 0; i < requests.length; i += 16) {
     const part = requests.slice(i, i + 16);
@@ -82,7 +82,7 @@ test('log-prob minus log mass is the log-prob under penalties, biases and cuts, 
       repetitionPenalty: 1.4,
       presencePenalty: 0.3,
       frequencyPenalty: 0.5,
-      logitBias: [[3, 1.5]] as [number, number][],
+      logitBias: [[3, 1.5] as const],
       minNewTokens: 6,
     };
     const cuts = { topK: 20, topP: 0.9, minP: 0.02, temperature: 0.8 };

@@ -59,7 +59,7 @@ const request = (s: number, format: CallFormat, more: Partial<SamplingParams> = 
   requestId: `${s}`,
   contextIds: prompt,
   promptLength: prompt.length,
-  key: [5, s] as [number, number],
+  key: [5, s] as const,
   sampling: {
     temperature: 0.9,
     topK: 0,
@@ -70,7 +70,7 @@ const request = (s: number, format: CallFormat, more: Partial<SamplingParams> = 
     // The model is untrained, so a logit bias makes it start tool calls.
     toolCalls,
     toolCallFormat: format,
-    logitBias: [[opens(format), 30]] as [number, number][],
+    logitBias: [[opens(format), 30]],
     ...more,
   },
 });

@@ -28,6 +28,7 @@ import { roomEngine } from '../../src/extensions/rooms/roomEngine.ts';
 import { connectByTcp, hasNatsServer } from '../natsServer.ts';
 import { readShipped } from './readFixture.ts';
 import { metricsIn } from '../commandLine.ts';
+import { throughJson } from '../json.ts';
 
 const STEPS = 5;
 /** Number of steps at the start and at the end whose mean rewards are compared. */
@@ -187,7 +188,7 @@ test.runIf(isFull && hasNatsServer())(
 
       const folder = join(defaultLocalDir, 'room');
       const steps = metricsIn(folder);
-      const expected = alone.history.map((metrics) => JSON.parse(JSON.stringify(metrics)) as Metrics);
+      const expected = alone.history.map((metrics) => throughJson(metrics));
       expect(steps.map(computed)).toEqual(expected.map(computed));
       for (const metrics of expected) expect(computed(metrics)).toHaveProperty(['actor/grad_norm']);
       // Each group is trained on once and none is dropped. The tokens depend only on group and sample, not on the worker.

@@ -14,6 +14,7 @@ import { FOLD_THREADS, readRoomy, roomy, withRoom } from './check.ts';
 import { foldedByTwo } from './fold.ts';
 import { isFull } from './full.ts';
 import { withGpu } from './gpu.ts';
+import { stub } from '../stub.ts';
 
 interface Grid {
   WG: number;
@@ -37,7 +38,7 @@ function onGrid(gpu: Gpu, grid: Grid): { gpu: Gpu; replaced: () => number } {
     const rows = groups * (own.WG / own.LANES); // a few too many, as a grid can have
     gpu.dispatch(kernel, buffers, params, Math.ceil(rows / (grid.WG / grid.LANES)), { ...overrides, ...grid });
   };
-  return { gpu: { adapter: gpu.adapter, dispatch } as Gpu, replaced: () => replaced };
+  return { gpu: stub<Gpu>({ adapter: gpu.adapter, dispatch }), replaced: () => replaced };
 }
 
 type Case = (gpu: Gpu, make: Gpu, N: number) => { view: View; n: number }[];

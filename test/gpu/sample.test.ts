@@ -7,6 +7,7 @@ import { foldedByTwo } from './fold.ts';
 import { isFull } from './full.ts';
 import { withGpu } from './gpu.ts';
 import { drawToken, keptTokens, logProbsOf, type SamplingControl, uniformOf } from './sampleReference.ts';
+import { stub } from '../stub.ts';
 
 const POISON = 0xdeadbeef;
 const PLAIN: SamplingControl = { temperature: 1, topK: 0, topP: 1, minP: 0 };
@@ -133,7 +134,7 @@ test.each([1, 3, 4, 5, 63, 64, 65, 257])('the token at u of the mass, in index o
 
 /** Runs a test with the thread counts of a software adapter and of hardware, on any adapter. */
 const posingAs = (isSoftware: boolean) => (gpu: Gpu) =>
-  ({ adapter: { ...gpu.adapter, isSoftware }, dispatch: gpu.dispatch.bind(gpu) }) as Gpu;
+  stub<Gpu>({ adapter: { ...gpu.adapter, isSoftware }, dispatch: gpu.dispatch.bind(gpu) });
 
 test.each([
   [true, 1],

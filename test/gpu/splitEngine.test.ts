@@ -30,6 +30,7 @@ import { hearing } from './hearing.ts';
 import { expectPlanned } from './planned.ts';
 import { workerOf } from './learnerEngine.ts';
 import type { TrainerEngine } from '../../src/grpo/types.ts';
+import { stub } from '../stub.ts';
 
 const WHOLE: StreamOptions = { bucketBytes: 4 << 10, content: 'whole' };
 const frees: (() => unknown)[] = [];
@@ -213,7 +214,9 @@ test('buckets that are too few, or of another size, and weights of another model
   await expect(receiver.openReceive([{ ...first, shape: [7] }, ...rest], 1 << 12)).rejects.toThrow(
     /^The weights that are sent have embed \(7 values\) where the rollout device has embed \(\d+ values\)\. Give both devices/,
   );
-  expect(() => splitEngine({} as LocalEngine, {} as LocalEngine, WHOLE)).toThrow('splitEngine takes two engines');
+  expect(() => splitEngine(stub<LocalEngine>({}), stub<LocalEngine>({}), WHOLE)).toThrow(
+    'splitEngine takes two engines',
+  );
 });
 
 test('the limit of memory is for both devices together', async () => {

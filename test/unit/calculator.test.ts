@@ -1,7 +1,7 @@
-import { trainProblem } from '../../src/tasks/gsm8k/task.ts';
 import { describe, expect, test } from 'vitest';
 import { rng } from '../random.ts';
 import { calculate, calculator } from '../../src/tasks/tools/calculator.ts';
+import { toolContext } from '../samples.ts';
 
 describe('calculator', () => {
   test.each([
@@ -66,13 +66,7 @@ describe('calculator', () => {
   });
 
   test('as a tool it reads the argument "expression", whatever its type', () => {
-    const context = {
-      sampleId: 's',
-      problem: trainProblem(0, 1),
-      state: undefined,
-      signal: new AbortController().signal,
-    };
-    expect(calculator.execute({ expression: '6*7' }, context)).toBe('42');
-    expect(calculator.execute({ expression: undefined }, context)).toBe('Error: unexpected "u" at 1');
+    expect(calculator.execute({ expression: '6*7' }, toolContext())).toBe('42');
+    expect(calculator.execute({ expression: undefined }, toolContext())).toBe('Error: unexpected "u" at 1');
   });
 });

@@ -476,7 +476,7 @@ describe('scheduler', () => {
     requestId: `${s}`,
     contextIds: Uint32Array.of(1, 2, 3),
     promptLength: 3,
-    key: [7, s] as [number, number],
+    key: [7, s] as const,
     sampling: {
       temperature: 1,
       topK: 0,
@@ -485,7 +485,7 @@ describe('scheduler', () => {
       maxNewTokens: 60,
       stopTokenIds: [EOS],
       toolCalls: callable,
-      logitBias: [[TAG, 100]] as [number, number][],
+      logitBias: [[TAG, 100]],
     },
   });
   const serverOf = (maxNumSeqs: number, preemption: Preemption = 'latest', speculative = false) =>

@@ -29,7 +29,7 @@ test('every sampling setting has a flag; without flags nothing is cut, penalised
     presencePenalty: 0.5,
     frequencyPenalty: -1,
     includeStopStrInOutput: true,
-    logitBias: [[3, -2.5] as [number, number], [4, 10] as [number, number]],
+    logitBias: [[3, -2.5] as const, [4, 10] as const],
     stop: ['a', 'b'],
     stopTokenIds: tokenizer.eosTokenIds,
   });

@@ -96,7 +96,7 @@ const TURNS = [
 ].map((text) => [...tokenizer.encode(text), tokenizer.eosTokenIds[0]]);
 
 /** Returns the token at a position of a turn. After the end of a turn it returns end tokens, because the decoder can run past the end. */
-const says = ([sample, turn]: [number, number], drawn: number) =>
+const says = ([sample, turn]: readonly [number, number], drawn: number) =>
   TURNS[(sample * 7919 + turn * 104_729) % TURNS.length][drawn] ?? tokenizer.eosTokenIds[0];
 
 /** A scheduler whose turns are numbered: a request's key is the sample and the turn. */

@@ -6,6 +6,7 @@ import { attentionKernels } from '../../src/gpu/ops/attention.ts';
 import { headStatsKernel } from '../../src/gpu/ops/head.ts';
 import { matmulKernel } from '../../src/gpu/ops/matmul.ts';
 import { ropeKvKernel } from '../../src/gpu/ops/rope_kv.ts';
+import { stub } from '../stub.ts';
 
 const matmul = matmulKernel('subgroup8_8x8') as Kernel;
 const bound = (kernel: Kernel, halves: string[]) =>
@@ -26,7 +27,7 @@ test('the named element types, and no other line, become f16', () => {
 });
 
 test('four values at a time become vec4h', () => {
-  const gpu = { adapter: { isSoftware: true, subgroupSize: 8, subgroupMaxSize: 8 } } as Gpu;
+  const gpu = stub<Gpu>({ adapter: { isSoftware: true, subgroupSize: 8, subgroupMaxSize: 8 } });
   const [forward] = attentionKernels(gpu, 24);
   expect(forms(forward, 'q', 'kv', 'out').code).toContain('alias Act = vec4h;');
 });

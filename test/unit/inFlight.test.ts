@@ -187,7 +187,7 @@ test.each<[string[], unknown, string]>([
   ],
   [[...turnAt, 'drawn', 'logProbs'], base64(Float32Array.of(-1)), 'logProbs has 1 numbers for 2 tokens'],
 ])('a checkpoint with %j = %j is refused in one sentence', async (path, value, place) => {
-  const state = JSON.parse(JSON.stringify(encodeGroups([groupOf(await saved())]))) as unknown;
+  const state: unknown = JSON.parse(JSON.stringify(encodeGroups([groupOf(await saved())])));
   expect(decodeGroups(state, 1000)).toHaveLength(1);
   let parent = state as Record<string, unknown>;
   for (const key of path.slice(0, -1)) parent = parent[key] as Record<string, unknown>;

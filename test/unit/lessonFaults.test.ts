@@ -21,8 +21,9 @@ import { computeAdvantages } from '../../src/index.ts';
 import { parseTrainConfig } from '../../src/extensions/yaml/text.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { diagnose } from '../../src/report/doctor.ts';
+import { stub } from '../stub.ts';
 
-const RUNS = runsOf(stored as unknown as StoredTries);
+const RUNS = runsOf(stub<StoredTries>(stored));
 const SOUND = RUNS[0];
 const html = readFileSync('demo/lessons/7-faults/index.html', 'utf8');
 

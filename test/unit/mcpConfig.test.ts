@@ -11,6 +11,8 @@ import { ByteAutomaton, DEAD } from '../../src/extensions/constrained/byteAutoma
 import { toolCallGrammar } from '../../src/extensions/constrained/toolGrammar.ts';
 import { readInputSchema } from '../../src/extensions/mcp/schema.ts';
 import { argumentProblem, type ToolSchema } from '../../src/tasks/toolSchema.ts';
+import { toolContext } from '../samples.ts';
+import type { TrainConfigInput } from '../../src/grpo/config/input.ts';
 
 describe('schemas of MCP tools', () => {
   const read = (schema: unknown) => {
@@ -207,14 +209,13 @@ describe('task.mcpServers', () => {
   afterEach(closeMcpServers);
 
   const hostile = (...args: string[]) => ({ command: process.execPath, args: ['test/mcpServer.mjs', ...args] });
-  const open = (mcpServers: unknown) => {
+  const open = (mcpServers: NonNullable<TrainConfigInput['task']>['mcpServers']) => {
     said = '';
     vi.spyOn(process.stderr, 'write').mockImplementation((text) => Boolean((said += String(text))));
-    return openTask({ name: 'gsm8k', timeoutS: 10, options: {}, mcpServers: mcpServers as never }).finally(() =>
-      vi.restoreAllMocks(),
-    );
+    return openTask({ name: 'gsm8k', timeoutS: 10, options: {}, mcpServers }).finally(() => vi.restoreAllMocks());
   };
-  const names = async (mcpServers: unknown) => (await open(mcpServers)).tools!.map(({ name }) => name);
+  const names = async (mcpServers: NonNullable<TrainConfigInput['task']>['mcpServers']) =>
+    (await open(mcpServers)).tools!.map(({ name }) => name);
 
   test('servers can be in the config or in an mcp.json file, and are opened once for several tasks', async () => {
     expect(await names({ a: { ...hostile(), tools: ['echo'], prefix: 'a_' } })).toEqual(['calculator', 'a_echo']);
@@ -228,10 +229,7 @@ describe('task.mcpServers', () => {
     expect(said).toContain('task.mcpServers.a.autoApprove is not used here; known: command, args,');
     const count = async () => {
       const tool = (await open(file)).tools!.find(({ name }) => name === 'count')!;
-      return tool.execute(
-        {},
-        { signal: AbortSignal.timeout(30_000), sampleId: '', problem: null as never, state: null },
-      );
+      return tool.execute({}, toolContext({ signal: AbortSignal.timeout(30_000) }));
     };
     expect([await count(), await count()]).toEqual(['1', '2']);
   });
@@ -244,7 +242,7 @@ describe('task.mcpServers', () => {
     expect(JSON.stringify(config)).toContain('${MCP_TEST_KEY}');
     const servers = { s: { ...hostile('secret'), env: { KEY: '${MCP_TEST_KEY}' } } };
     const tool = (await open(servers)).tools!.find(({ name }) => name === 'fault')!;
-    const context = { signal: AbortSignal.timeout(30_000), sampleId: '', problem: null as never, state: null };
+    const context = toolContext({ signal: AbortSignal.timeout(30_000) });
     expect(await tool.execute({}, context)).toBe('Error: no access with ***');
     expect(said).not.toContain('sk-');
     await expect(open({ s: { command: 'no-such-${MCP_TEST_KEY}', env: { K: '${MCP_TEST_KEY}' } } })).rejects.toThrow(
@@ -272,7 +270,7 @@ describe('task.mcpServers', () => {
     expect(config.rollout.multiTurn.constrainToolCalls).toBe(true);
     expect(await names(config.task.mcpServers)).toEqual(['calculator', 'get-sum']);
     const { task, close } = await import('../../examples/mcp.ts');
-    const context = { signal: AbortSignal.timeout(30_000), sampleId: '', problem: null as never, state: null };
+    const context = toolContext({ signal: AbortSignal.timeout(30_000) });
     expect(await task.tools[0].execute({ a: 1, b: 2 }, context)).toBe('The sum of 1 and 2 is 3.');
     await close();
   });

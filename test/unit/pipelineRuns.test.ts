@@ -12,6 +12,7 @@ import { keyedRng } from '../../src/tasks/random.ts';
 import type { Task } from '../../src/tasks/task.ts';
 import { defineTool } from '../../src/tasks/tool.ts';
 import { readBack, scriptedEngine } from '../scriptedRuns.ts';
+import type { TrainConfigInput } from '../../src/grpo/config/input.ts';
 
 /** Waits for up to 60 turns of the event loop, a different number in each call. */
 let calls = 0;
@@ -44,7 +45,11 @@ const task: Task = {
 };
 
 const GROUPS = 4;
-const configOf = (pipeline: string, asyncTraining: Record<string, unknown> = {}, steps = 5) =>
+const configOf = (
+  pipeline: NonNullable<TrainConfigInput['trainer']>['pipeline'],
+  asyncTraining: TrainConfigInput['asyncTraining'] = {},
+  steps = 5,
+) =>
   resolveTrainConfig({
     name: 'pipelines',
     seed: 4,
@@ -54,7 +59,7 @@ const configOf = (pipeline: string, asyncTraining: Record<string, unknown> = {},
     actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 256, optim: { lr: 1e-3 } },
     trainer: { pipeline, totalTrainingSteps: steps, testFreq: 0, saveFreq: 1, valBeforeTrain: false },
     asyncTraining,
-  } as never);
+  });
 
 /** Runs on separate engines. */
 async function run(

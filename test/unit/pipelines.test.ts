@@ -23,6 +23,7 @@ import type { GenerateRequest, RolloutEngine } from '../../src/rollout/types.ts'
 import type { Task } from '../../src/tasks/task.ts';
 import { copiedWeights, type Pace, PacedEngine } from '../pacedEngine.ts';
 import { stub } from '../stub.ts';
+import type { TrainConfigInput } from '../../src/grpo/config/input.ts';
 
 const task: Task = {
   name: 'paced',
@@ -35,9 +36,9 @@ interface Asked {
   groups?: number;
   n?: number;
   steps?: number;
-  pipeline?: string;
-  asyncTraining?: Record<string, unknown>;
-  algorithm?: Record<string, unknown>;
+  pipeline?: NonNullable<TrainConfigInput['trainer']>['pipeline'];
+  asyncTraining?: TrainConfigInput['asyncTraining'];
+  algorithm?: TrainConfigInput['algorithm'];
 }
 
 const isFull = process.env['FULL_TESTS'] === '1';
@@ -52,7 +53,7 @@ const configOf = ({ groups = 4, n = 2, steps = 6, pipeline = 'fully-async', asyn
     trainer: { pipeline, totalTrainingSteps: steps, testFreq: 0 },
     ...(asyncTraining && { asyncTraining }),
     ...(algorithm && { algorithm }),
-  } as never);
+  });
 
 /** Returns the milliseconds that a sample takes: a random few, or those that `slow` returns for the problem. */
 const paced = (seed: number, slow: (number: number) => number | Promise<void> | undefined = () => undefined): Pace => {
@@ -202,7 +203,7 @@ describe('with any settings and any sample times', () => {
   });
 
   test('a queue with space for one group delays the others, and the run still ends', async () => {
-    for (const onStale of ['drop', 'wait']) {
+    for (const onStale of ['drop', 'wait'] as const) {
       const asyncTraining = { stalenessThreshold: 1, onStale, queueMib: 2500 / 2 ** 20 };
       const all = await new Run(configOf({ asyncTraining }), paced(3)).steps();
       expect(allGroups(all)).toHaveLength(24);
@@ -393,7 +394,7 @@ describe('rules that leave groups out', () => {
         acc: 1,
       }),
     };
-    const algorithm = { filterGroups: { enable: true, metric: 'score', maxNumGenBatches: 4 } };
+    const algorithm = { filterGroups: { enable: true, metric: 'score', maxNumGenBatches: 4 } } as const;
     const run = new Run(configOf({ steps: 3, algorithm, asyncTraining: { stalenessThreshold: 0.5 } }), paced(5), {
       own,
     });
@@ -596,7 +597,7 @@ test('if rollout uses a copy on the same device, it runs before each micro-batch
   });
   const gradient = givingWay(engineOf('copy'));
   for (let micro = 0; micro < 2; micro++)
-    await gradient.forwardBackward({} as PackedBatch, {} as TrainLoss, { temperature: 1 });
+    await gradient.forwardBackward(stub<PackedBatch>({}), stub<TrainLoss>({}), { temperature: 1 });
   expect(seen).toEqual([0, 'trains', 30, 'trains']);
   for (const backend of ['shared', 'stream'] as const) expect(givingWay(engineOf(backend))).toBe(model);
 });
@@ -666,7 +667,7 @@ test('a sample without a token is of no version, so its group is not too old', a
     train: async (number) => ({ ...(await task.train(number, 1)), ...(number % 3 === 1 && { agentName: 'silent' }) }),
     reward: () => ({ score: 1, acc: 1 }),
   };
-  for (const pipeline of ['one-step-off', 'fully-async']) {
+  for (const pipeline of ['one-step-off', 'fully-async'] as const) {
     const run = new Run(configOf({ pipeline, steps: 5 }), paced(6), { own });
     const steps = await run.steps();
     expect(steps.map(({ metrics }) => metrics['fully_async/count/dropped_stale_samples'])).toEqual([0, 0, 0, 0, 0]);
@@ -681,7 +682,7 @@ test('a sample without a token is of no version, so its group is not too old', a
 test('a group that waits for an earlier one at a checkpoint is counted once', async () => {
   let free = () => {};
   const held = new Promise<void>((resolve) => (free = resolve));
-  const asked = { steps: 4, asyncTraining: { stalenessThreshold: 1, onStale: 'wait' } };
+  const asked = { steps: 4, asyncTraining: { stalenessThreshold: 1, onStale: 'wait' } } as const;
   const run = new Run(
     configOf(asked),
     paced(4, (number) => (number === 4 ? held : 0)),
@@ -700,18 +701,18 @@ test('a group that waits for an earlier one at a checkpoint is counted once', as
 });
 
 describe('the config', () => {
-  const given = (more: Record<string, Record<string, unknown>>) =>
+  const given = (more: Partial<TrainConfigInput>) =>
     resolveTrainConfig({
       name: 'given',
       model: { path: 'none' },
       ...more,
-      trainer: { pipeline: 'fully-async', ...more['trainer'] },
-    } as never);
+      trainer: { pipeline: 'fully-async', ...more.trainer },
+    });
 
   test('requireBatches determines the batch, and the resolved config can be read again', () => {
     const config = given({ actor: { ppoMiniBatchSize: 6 }, asyncTraining: { requireBatches: 3 } });
     expect(config.data.trainBatchSize).toBe(18);
-    expect(resolveTrainConfig(config as never)).toEqual(config);
+    expect(resolveTrainConfig(config)).toEqual(config);
     expect(given({ data: { trainBatchSize: 6 }, actor: { ppoMiniBatchSize: 2 } }).data.trainBatchSize).toBe(6);
   });
 

@@ -501,7 +501,7 @@ test('the trainer checks all rows of a finite task before it generates, but only
   const train = vi.fn(task.train);
   await check({ train }, 0);
   expect(train).not.toHaveBeenCalled();
-  await expect(check({ train: () => ({}) as Problem }, 1)).rejects.toThrow(
+  await expect(check({ train: () => stub<Problem>({}) }, 1)).rejects.toThrow(
     'Training problem 0 of task "gsm8k-tool" has no messages',
   );
 });

@@ -18,6 +18,7 @@ import { roomEngine } from '../../src/extensions/rooms/roomEngine.ts';
 import { TalkingEngine, talkingRun } from '../clientEngine.ts';
 import { copiedWeights, PacedEngine } from '../pacedEngine.ts';
 import { ScriptedEngine } from '../scriptedEngine.ts';
+import { throughJson } from '../json.ts';
 
 /** Records weights, key and position of each token that an engine samples. Greedy tokens use no random number, so they are not recorded. */
 class Draws {
@@ -52,7 +53,7 @@ class Draws {
 const task: Task = {
   name: 'sums',
   train: (index) => ({ id: `${index}`, messages: [{ role: 'user', content: `${index % 3} plus 3` }], answer: '' }),
-  heldOut: (count) => Array.from({ length: count }, (_, i) => task.train(i, 0) as never),
+  heldOut: (count) => Promise.all(Array.from({ length: count }, async (_, i) => task.train(i, 0))),
   reward: ({ messages }) => ({ score: messages.length, acc: hash(JSON.stringify(messages)) % 2 }),
 };
 
@@ -106,7 +107,7 @@ describe('a trainer that is resumed from a checkpoint, with an evaluation after 
         await trainer.validate({ greedy: true });
       }
       const { state, ...tensors } = await trainer.checkpoint();
-      checkpoint = { state: JSON.parse(JSON.stringify(state)) as typeof state, ...tensors };
+      checkpoint = { state: throughJson(state), ...tensors };
       draws.end();
       places.push(...draws.places);
     }
@@ -127,8 +128,9 @@ test('workers of a room, during an evaluation of the controller', async () => {
     const own = roomEngine({ config, engine, task }, { adapter: 'none', destroy: () => undefined });
     return [0, 1, 2].map(async (i) => {
       const number = 2 * i + w;
-      const prompt = { uid: `1.${number}`, ticket: 't', n: 2, number, step: 1, weights: 0, problem: PROBLEM };
-      await own.generate(prompt as never, `worker ${w}`, async () => undefined, signal);
+      const weights = { version: 0, digest: '' };
+      const prompt = { uid: `1.${number}`, ticket: 't', n: 2, number, step: 1, weights, problem: PROBLEM };
+      await own.generate(prompt, `worker ${w}`, async () => undefined, signal);
     });
   });
   await Promise.all([...generated, new GrpoTrainer({ config, task, engine: controller }).validate()]);

@@ -22,6 +22,7 @@ import {
   totalBytes,
 } from '../../src/workers/memoryPlan.ts';
 import { splitSpecs } from '../../src/workers/splitEngine.ts';
+import { stub } from '../stub.ts';
 
 const shapeOf = (name: string) =>
   parseModelConfig(JSON.parse(readFileSync(`test/fixtures/${name}/config.json`, 'utf8')));
@@ -286,7 +287,7 @@ test.each([
   ['It is 18...', '18', 0, 1],
   ['The share is .5', '.5', 0, 1],
 ])('"%s" against %s: strict %i, flexible %i', (response, answer, strict, flexible) => {
-  const sample = { response, problem: { answer }, numToolCalls: 0, numToolErrors: 0 } as ScoredSample;
+  const sample = stub<ScoredSample>({ response, problem: { answer }, numToolCalls: 0, numToolErrors: 0 });
   expect(gsm8kReward(sample).acc).toBe(strict);
   expect(gsm8kReward(sample, undefined, 'flexible').acc).toBe(flexible);
 });

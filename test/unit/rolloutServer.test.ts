@@ -19,7 +19,7 @@ const prompts = [5, 13, 20, 1].map((n) => Uint32Array.from({ length: n }, (_, i)
 
 function request(prompt: number, sample: number, sampling: Partial<SamplingParams> = {}): GenerateRequest {
   const contextIds = prompts[prompt];
-  const common = { contextIds, promptLength: contextIds.length, key: [prompt, sample] as [number, number] };
+  const common = { contextIds, promptLength: contextIds.length, key: [prompt, sample] as const };
   return { requestId: `${prompt}.${sample}`, ...common, sampling: { ...SAMPLING, ...sampling } };
 }
 

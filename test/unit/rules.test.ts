@@ -17,6 +17,7 @@ import { PRESETS } from '../../demo/views/rules/presets.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { ScoredSample, Task } from '../../src/tasks/task.ts';
 import { containing, stub } from '../stub.ts';
+import { toolContext } from '../samples.ts';
 
 const open: Rule<RuleKind>[] = [];
 afterEach(() => open.splice(0).forEach((rule) => rule.close()));
@@ -59,20 +60,16 @@ test('every preset loads and runs; 128 tries are scored together', async () => {
   for (const given of scores) expect(given).toHaveLength(128);
   expect(scores.slice(1).map(([score]) => score)).toEqual([0.4, 0.4, expect.closeTo(0.2)]);
   const [own, offByOne] = await Promise.all(PRESETS.tool.map(async ({ code }) => toolOf(await opened('tool', code))));
-  const context = { sampleId: 's', problem: { id: 'p', messages: [], answer: '' }, state: undefined };
-  const answer = (tool: typeof own) =>
-    tool.execute({ expression: '(3+4)*5' }, { ...context, signal: new AbortController().signal });
+  const answer = (tool: typeof own) => tool.execute({ expression: '(3+4)*5' }, toolContext());
   expect(await answer(own)).toBe('35');
   expect(await answer(offByOne)).toBe('36');
 });
 
 test('a tool can return any JSON value; other values are reported to the user', async () => {
-  const context = { sampleId: 's', problem: { id: 'p', messages: [], answer: '' }, state: undefined };
   const code = `export const name = 'own', description = '', parameters = { type: 'object', properties: {} };
 export const run = ({ result }) => eval(result);`;
   const tool = await toolOf(await opened('tool', code));
-  const answer = async (result: string) =>
-    tool.execute({ result }, { ...context, signal: new AbortController().signal });
+  const answer = async (result: string) => tool.execute({ result }, toolContext());
   const given = [];
   for (const result of ['42', '"42"', '({ a: [1] })', 'null']) given.push(await answer(result));
   expect(given).toEqual([42, '42', { a: [1] }, null]);
@@ -91,7 +88,7 @@ const config = resolveTrainConfig({
   model: { path: 'm' },
   actor: { clipRatioLow: 0.2, clipRatioHigh: 0.28 },
 });
-const trainer = { config } as GrpoTrainer;
+const trainer = stub<GrpoTrainer>({ config });
 const openRule = (kind: RuleKind, rule: Rule<RuleKind>): OpenRule => ({ kind, of: { name: 'mine', code: '' }, rule });
 
 test('the clipped loss as code has the gradients of the built-in one, and a loss that returns grad is not differentiated', async () => {

@@ -72,9 +72,9 @@ function trainerAt(step: number) {
 
 test('a change in the last step, or while a run stops, is said to wait for the next run', () => {
   const at = (step: number, now: 'running' | 'paused' | 'stopping') => {
-    enter({ name: 'running', progress: now, run: {} as Run });
+    enter({ name: 'running', progress: now, run: stub<Run>({}) });
     const config = { trainer: { totalTrainingSteps: 12 } };
-    setLive(stub<GrpoTrainer>({ ...trainerAt(step).trainer, config }), {} as Session);
+    setLive(stub<GrpoTrainer>({ ...trainerAt(step).trainer, config }), stub<Session>({}));
     const said = whenItApplies();
     enter({ name: 'looking', at: 'ended' });
     return said;
@@ -90,14 +90,14 @@ test('an engine that resumes from step 3 gets the rules in force, and later ones
   const later: RunChange = { step: 6, key: 'actor.optim.lr', from: 1e-4, to: 5e-5 };
   const kept: (readonly RunChange[])[] = [];
   const adopted = adopt.mock.calls;
-  enter({ name: 'running', progress: 'running', run: {} as Run });
+  enter({ name: 'running', progress: 'running', run: stub<Run>({}) });
   beginChanges([...CHANGES.slice(0, 3), later], (all) => kept.push(all));
   const { trainer, told } = trainerAt(3);
-  await beginRules(trainer, {} as Session);
+  await beginRules(trainer, stub<Session>({}));
   expect([told, adopted]).toEqual([[lr(1e-4)], [[{ reward: length, loss: undefined, tool: undefined }, 4]]]);
 
   const other = trainerAt(2); // as after another loss of the GPU
-  await beginRules(other.trainer, {} as Session);
+  await beginRules(other.trainer, stub<Session>({}));
   expect([other.told, adopted.pop()]).toEqual([[{}], [{ reward: calls, loss: undefined, tool: undefined }, 3]]);
   for (const step of [3, 4]) {
     other.trainer.state.step = step;

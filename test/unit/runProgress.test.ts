@@ -109,7 +109,7 @@ function reported(given: readonly { rate?: number; advantage?: number; errors?: 
     const metrics: Metrics = { 'critic/advantages/abs_mean': advantage };
     if (rate !== undefined) metrics['tool_call_counts/error_rate'] = rate;
     const samples = stub<Sample[]>([{ messages: [...messages, { role: 'assistant', content: 'Error' }] }]);
-    const step = { config, step: i + 1, samples, tokens: {} as StepTokens, metrics };
+    const step = { config, step: i + 1, samples, tokens: stub<StepTokens>({}), metrics };
     return health.observe(step, undefined).map(({ reason }) => reason);
   });
   return { steps: reasons.flatMap((of, i) => of.map(() => i + 1)), reasons: reasons.flat(), standing: health.standing };
@@ -153,7 +153,7 @@ test('rewards without a spread are reported at the fifth step in a row, and agai
 test('docs/guides/no-learning.md quotes what a run reports', () => {
   const page = readFileSync('docs/guides/no-learning.md', 'utf8').split('## What the run tells you by itself')[1];
   const quoted = Array.from(page.split('\n## ')[0].matchAll(/^\| `([^`]+?) \.\.\.` \|/gm), ([, text]) => text);
-  const step = { config, samples: [], tokens: {} as StepTokens, metrics: {} };
+  const step = { config, samples: [], tokens: stub<StepTokens>({}), metrics: {} };
   const [notFinite] = new RunHealth().observe({ ...step, step: 7 }, 'x');
   const said = [
     ...reported(Array<object>(5).fill({ advantage: 0 })).reasons,

@@ -19,6 +19,7 @@ import { writeSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { webgrpo } from '../commandLine.ts';
 import { tokenizer } from '../scriptedTurns.ts';
 import { rng } from '../random.ts';
+import { stub } from '../stub.ts';
 
 const isFull = process.env['FULL_TESTS'] === '1';
 const folder = mkdtempSync(join(tmpdir(), 'webgrpo-score-'));
@@ -127,7 +128,7 @@ function readIfThere(path: string): Uint8Array | undefined {
   }
 }
 
-const CONFIG = { vocabSize: 97, maxPositionEmbeddings: 4 } as ModelConfig;
+const CONFIG = stub<ModelConfig>({ vocabSize: 97, maxPositionEmbeddings: 4 });
 const REFUSED: [unknown, string][] = [
   [[], 't.json must hold a JSON array of arrays of token ids, such as [[1, 5, 2]].'],
   [[1, 2], 't.json must hold a JSON array of arrays of token ids, such as [[1, 5, 2]].'],

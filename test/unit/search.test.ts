@@ -2,14 +2,15 @@ import { describe, expect, test } from 'vitest';
 import { limiter } from '../../src/tasks/limiter.ts';
 import { answerTool, httpSearch, localSearch, openTool, searchTool } from '../../src/extensions/tasks/search.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
+import { toolContext } from '../samples.ts';
 
 const DOCUMENTS = [
   { id: '1', title: 'Ana', text: 'Ana lives in Lorum.' },
   { id: '2', title: 'Lorum', text: 'Lorum is a city. Its mayor is Bo.' },
   { id: '3', title: 'Bo', text: 'Bo keeps bees.' },
 ];
-const signal = new AbortController().signal;
-const context = { sampleId: 's', problem: { id: 'p', messages: [], answer: 'Bo' }, state: undefined, signal };
+const context = toolContext({ problem: { id: 'p', messages: [], answer: 'Bo' } });
+const { signal } = context;
 const ask = (tool: Tool, args: Record<string, unknown>, state?: unknown) => tool.execute(args, { ...context, state });
 
 test('BM25 ranks the title above a mention, and reports when nothing matches', async () => {

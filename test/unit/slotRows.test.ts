@@ -7,7 +7,7 @@ import { stub } from '../stub.ts';
 test('neighbours are one write, the last of several rows counts, and nothing is written twice', () => {
   const writes: [number, number[]][] = [];
   const gpu = stub<Gpu>({
-    buffer: () => ({}) as View,
+    buffer: () => stub<View>({}),
     write: (_: View, data: Uint32Array, at: number) => writes.push([at, [...data]]),
   });
   const rows = new SlotRows(gpu, 'test', 16, 2);

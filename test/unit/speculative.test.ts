@@ -85,7 +85,7 @@ const prompts = [5, 13, 20, 1].map((n) => Uint32Array.from({ length: n }, (_, i)
 
 function request(prompt: number, sample: number, sampling: Partial<SamplingParams> = {}): GenerateRequest {
   const contextIds = prompts[prompt];
-  const common = { contextIds, promptLength: contextIds.length, key: [prompt, sample] as [number, number] };
+  const common = { contextIds, promptLength: contextIds.length, key: [prompt, sample] as const };
   const plain = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 24, stopTokenIds: [7] };
   return { requestId: `${prompt}.${sample}`, ...common, sampling: { ...plain, ...sampling } };
 }

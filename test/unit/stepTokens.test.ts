@@ -14,6 +14,7 @@ import { stepTokens } from '../../src/grpo/update/stepTokens.ts';
 import type { Reward } from '../../src/tasks/task.ts';
 import { rng } from '../random.ts';
 import { ENDED } from '../samples.ts';
+import type { LossAggMode } from '../../src/grpo/losses/types.ts';
 
 const sample = (
   mask: number[],
@@ -205,7 +206,7 @@ describe('S of a step whose caller chooses the groups is the number of samples o
     }
     return sums;
   }
-  const config = (lossAggMode: string) => ({
+  const config = (lossAggMode: LossAggMode) => ({
     name: 't',
     model: { path: 'x' },
     data: { trainBatchSize: 4, maxPromptLength: 8, maxResponseLength: 2 },
@@ -219,15 +220,15 @@ describe('S of a step whose caller chooses the groups is the number of samples o
     ['forks, which add rows to a group', [0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3], [1]],
     ['a last mini-batch that is not full', [0, 0, 1, 1, 2, 2, 3, 3, 4, 4], [1, 1]],
   ])('%s', async (_, groups, wanted) => {
-    for (const mode of ['seq-mean-token-mean', 'seq-mean-token-sum-norm']) {
-      const sums = await weightSums(groups, config(mode) as never);
+    for (const mode of ['seq-mean-token-mean', 'seq-mean-token-sum-norm'] as const) {
+      const sums = await weightSums(groups, config(mode));
       expect(sums).toHaveLength(wanted.length);
       sums.forEach((sum, i) => expect(sum).toBeCloseTo(wanted[i], 6));
     }
   });
 
   test('otherwise S is that of a full mini-batch, and a full one has the same weights in both', async () => {
-    const mode = config('seq-mean-token-mean') as never;
+    const mode = config('seq-mean-token-mean');
     expect((await weightSums([0, 0], mode, false))[0]).toBeCloseTo(1 / 4, 6);
     const full = [0, 0, 1, 1, 2, 2, 3, 3];
     expect(await weightSums(full, mode, false)).toEqual(await weightSums(full, mode));

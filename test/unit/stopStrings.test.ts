@@ -66,7 +66,7 @@ describe('matcher', () => {
 });
 
 describe('vocabulary', () => {
-  const json = JSON.parse(readFileSync('checkpoints/gsm8k-tool/tokenizer.json', 'utf8')) as unknown;
+  const json: unknown = JSON.parse(readFileSync('checkpoints/gsm8k-tool/tokenizer.json', 'utf8'));
 
   test('a byte-level tokenizer: the bytes of a text are those of its tokens; special tokens have none', () => {
     const vocabulary = vocabularyOf(json);
@@ -103,7 +103,7 @@ describe('scheduler', () => {
     requestId: `${s}`,
     contextIds: Uint32Array.of(1, 2, 3),
     promptLength: 3,
-    key: [7, s] as [number, number],
+    key: [7, s] as const,
     sampling: { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 40, stopTokenIds: [], ...sampling },
   });
   const textOf = (ids: ArrayLike<number>) => Array.from(ids, (id) => letters[id]).join('');
@@ -216,7 +216,7 @@ test('five end tokens are refused: the model can have four, and its tool format 
     requestId: 'a',
     contextIds: Uint32Array.of(1),
     promptLength: 1,
-    key: [0, 0] as [number, number],
+    key: [0, 0] as const,
     sampling,
   };
   const sizes = { maxNumSeqs: 1, slotCapacity: 16, maxPrompts: 1, maxPromptLength: 8, maxBatchedTokens: 8 };

@@ -71,7 +71,7 @@ test('metrics.csv has one row per step; a later metric is added as the last colu
   const header = 'training/global_step,val-core/t/acc/mean@1,critic/score/mean,actor/pg_loss\n';
   expect(table()).toBe(`${header}0,0.25,,\n1,,0.5,NaN\n2,0.5,0.75,\n`);
   // The run resumed after step 1, whose NaN had been stored, and was read back, as null.
-  const kept = JSON.parse(JSON.stringify(STEPS.slice(0, 2))) as Metrics[];
+  const kept = throughJson(STEPS.slice(0, 2));
   await log(folder, ['csv'], [{ 'training/global_step': 2, 'reward/a,b': 1 }], kept);
   expect(table()).toBe(`${header.trim()},"reward/a,b"\n0,0.25,,,\n1,,0.5,NaN,\n2,,,,1\n`);
   expect(readdirSync(folder.path).filter((name) => name.includes('csv'))).toEqual(['metrics.csv']);
@@ -133,6 +133,7 @@ print(json.dumps({tag: [[e.step, e.value] for e in runs.Scalars(tag)] for tag in
   if runs.Tags()['scalars'] else
   {tag: [[e.step, e.tensor_proto.float_val[0]] for e in runs.Tensors(tag)] for tag in runs.Tags()['tensors']}))
 `;
+import { throughJson } from '../json.ts';
 
 test('TensorBoard reads every step once, and for a repeated step the second values', async (context) => {
   const python = tensorboardPython();

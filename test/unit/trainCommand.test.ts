@@ -19,6 +19,7 @@ import { calculator } from '../../src/tasks/tools/calculator.ts';
 import { linesIn, metricsIn, RunningCommand, scriptedEngines, webgrpo } from '../commandLine.ts';
 import { type Gate, TestGate } from '../scripted/gate.ts';
 import { scriptedEngine, withoutTimes } from '../scriptedRuns.ts';
+import { stub } from '../stub.ts';
 
 const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-train-'));
 /** This metric depends only on the sampled problems, so it is the same on every adapter: 31, 27.5, 28. */
@@ -312,7 +313,7 @@ test('an estimate says if steps can be shorter or longer', async () => {
 });
 
 test('a tool that neither a prompt nor the template names is reported', () => {
-  const own = { name: 'own', tools: [{ ...calculator, name: 'min' }, calculator] } as unknown as Task;
+  const own = stub<Task>({ name: 'own', tools: [{ ...calculator, name: 'min' }, calculator] });
   const asks = (content: string): Problem => ({ id: '0', messages: [{ role: 'user', content }], answer: '' });
   const { rollout } = resolveTrainConfig({ name: 'own', model: { path: 'm' } });
   const untold = (problems: Problem[], ownRollout = rollout) => untoldTools(own, problems, ownRollout);

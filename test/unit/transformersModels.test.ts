@@ -75,7 +75,8 @@ function nextToken(weights: Weights64, ids: number[]): number {
     rowEntries: all,
     entryRow: new Uint32Array(V),
     targets: all,
-  } as never);
+    seqStart: Uint32Array.of(0, N),
+  });
   return logProbs.indexOf(Math.max(...logProbs));
 }
 

@@ -39,7 +39,7 @@ test('the server reports spans without gaps, only to requests that ask, also aft
     requestId: `${i}`,
     contextIds: Uint32Array.of(1, 2, 3),
     promptLength: 3,
-    key: [1, i] as [number, number],
+    key: [1, i] as const,
     sampling,
     ...(timed && { timed }),
   });

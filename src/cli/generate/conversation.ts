@@ -19,7 +19,7 @@ interface ConversationOptions {
   promptIds: Uint32Array;
   /** Maximum number of tokens of the whole conversation, prompt included: the length of the engine's KV cache slot. */
   contextLength: number;
-  key: [number, number];
+  key: readonly [number, number];
   sampling: SamplingParams;
   /** Called with each new piece of the answer's text. */
   onText: (text: string) => void;

@@ -25,7 +25,7 @@ export interface AnswerOptions extends Pick<AgentLoopInput, 'signal' | 'onTokens
   /** A problem of the task, or a user's question converted by `questionOf`. */
   problem: Problem;
   /** Key of the random numbers. The same key, weights and problem give the same answer. */
-  key: [number, number];
+  key: readonly [number, number];
   /** True to take the most likely token at each position. Default: false, so tokens are sampled as in training. */
   greedy?: boolean;
   /** Maximum number of tokens of prompt and answer together. Default: that of the config. Set it if the engine's slots are longer. */

@@ -140,7 +140,7 @@ export class CallGuide {
     return allowed;
   }
 
-  /** Returns the cached set with the same content; if there is none, caches the given one. */
+  /** Returns the cached set with the same content, or caches the given one. */
   #shared(found: Allowed): Allowed {
     let hash = 0;
     found.ids.forEach((id, i) => (hash = Math.imul(hash ^ id, 0x01000193) + found.tokensLeft[i]));

@@ -49,7 +49,7 @@ export interface AgentLoopInput {
   /** Id that is unique per sample, by which the engine finds the sample's cache. */
   requestId: string;
   /** Random key of the sample; see GenerateRequest. */
-  key: [number, number];
+  key: readonly [number, number];
   /** Sampling settings. `maxNewTokens` limits one turn; `limits` apply to the complete sample. */
   sampling: SamplingParams;
   /** Limits of the sample. */

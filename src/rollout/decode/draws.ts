@@ -18,7 +18,7 @@ export interface SlotSetup {
   contextIds: Uint32Array;
   /** Number of tokens at the end of the context that this turn sampled before it was preempted. */
   drawnBefore: number;
-  key: [number, number];
+  key: readonly [number, number];
   sampling: SamplingParams;
 }
 
