@@ -14,9 +14,9 @@ export interface DocumentCommand {
 
 const startsWith = (words: readonly string[], start: readonly string[]) => start.every((word, i) => words[i] === word);
 
-/** True for a command that is only named in the text, such as `webgrpo serve`, `webgrpo export verl` or `npx webgrpo`. */
+/** True for a command that is only named in the text, such as `webgrpo serve`, `webgrpo verify losses` or `npx webgrpo`. */
 const isName = ([program, ...words]: string[]) =>
-  (program === 'webgrpo' && words.length < (words[0] === 'export' ? 3 : 2)) ||
+  (program === 'webgrpo' && words.length < (['export', 'verify'].includes(words[0]) ? 3 : 2)) ||
   /^(npm webgrpo --|other npx webgrpo)$/.test([program, ...words].join(' '));
 
 /** Pages whose commands are tested. Dated records (docs/lab) are not among them: they have the commands of their day. */
