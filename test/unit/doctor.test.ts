@@ -155,6 +155,12 @@ Not checked, because metrics or steps are missing: kl-pulls-back, rate-too-low, 
     evidence: [],
     settings: ['actor.optim.lr=0.0003', 'actor.gradClip=1'],
   });
+  expect(sound.said).toEqual([]);
+  writeFileSync(join(path, 'changes.jsonl'), '{"step":2,"key":"lr","from":0.001,"to":0.01}\n');
+  expect((await webgrpo(['doctor', path, '--json'])).said).toEqual([
+    `${path}/changes.jsonl has settings or rules that were changed while the run trained. config.yaml has those of its start.`,
+  ]);
+  rmSync(join(path, 'changes.jsonl'));
   writeFileSync(join(path, 'metrics.jsonl'), '');
   const empty = await webgrpo(['doctor', path]);
   expect(empty.status).toBe(2);

@@ -132,7 +132,11 @@ test('a run with trackers and few checkpoints is resumed twice', async () => {
   }
 
   // With resumeMode=auto and the same settings, the run resumes. Each step is logged once, and the new steps go to another event file.
+  const changed = inRun('a', 'changes.jsonl'); // as a run of the page has it
+  writeFileSync(changed, '{"step":2,"key":"lr","from":0.001,"to":0.01}\n');
   const second = await train(...settings, 'trainer.totalTrainingSteps=4', 'trainer.resumeMode=auto');
+  rmSync(changed);
+  expect(second.said.filter((line) => line.startsWith(`${changed} has settings`))).toHaveLength(1);
   expect(second.said).toContain(`resumed from step 3: ${inRun('a', 'checkpoints', 'step-3')}`);
   expect(second.status).toBe(0);
   expect(stepsOf('a')).toEqual([1, 2, 3, 4]);

@@ -37,8 +37,19 @@ export function runOf(path: string): NamedRun | undefined {
 /** Returns the absolute path of a folder whose path does not end with its name, such as "." or ".."; otherwise the path itself. */
 const withName = (folder: string): string => (/^\.{0,2}$/.test(basename(folder)) ? resolve(folder) : folder);
 
-/** Returns the folder of the run that a path names; the path itself if it does not name a run. */
-export const runFolderOf = (path: string): string => runOf(path)?.folder ?? path;
+/** Returns the folder of the run that a path names; the path itself if it does not name a run. Prints `liveChangesNote`. */
+export function runFolderOf(path: string): string {
+  const folder = runOf(path)?.folder ?? path;
+  for (const note of liveChangesNote(folder)) say(note);
+  return folder;
+}
+
+/** Returns a note on a run of the page whose settings or rules were changed while it trained: config.yaml does not have them. */
+export function liveChangesNote(folder: string): string[] {
+  const file = join(folder, 'changes.jsonl');
+  if (!existsSync(file)) return [];
+  return [`${file} has settings or rules that were changed while the run trained. ${CONFIG} has those of its start.`];
+}
 
 /**
  * Returns the path of the model that a path names. The config.yaml of a run stands for the run's newest checkpoint. Throws InputError for
