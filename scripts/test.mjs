@@ -41,6 +41,7 @@ const RESULTS = process.env['TEST_RESULTS'] ?? join(ROOT, 'node_modules', '.cach
 /** The folder for temporary files of all stages. It is deleted at the end. */
 const TEMPORARY = mkdtempSync(join(tmpdir(), 'webgrpo-test-'));
 process.on('exit', () => rmSync(TEMPORARY, { recursive: true, force: true }));
+for (const signal of /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP'])) process.on(signal, () => process.exit(1));
 const resultFile = (/** @type {string} */ name) => join(RESULTS, `${name}.json`);
 const kernelsFile = (/** @type {string} */ name) => join(RESULTS, `${name}-kernels.txt`);
 const bin = (/** @type {string} */ path) => join(ROOT, 'node_modules', path);
@@ -188,7 +189,7 @@ async function runStage({ name, args, env: own, count, files, needs, inChromium 
     cwd: ROOT,
     env: {
       ...process.env,
-      TMPDIR: TEMPORARY,
+      ...{ TMPDIR: TEMPORARY, TEMP: TEMPORARY, TMP: TEMPORARY },
       ...found.get('adapter'),
       ...found.get('browser'),
       ...own,
