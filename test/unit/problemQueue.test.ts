@@ -394,6 +394,19 @@ test.each<[string, unknown, object, object, boolean]>([
   expect(writesSchemas(settings, tokenizerOf(template))).toBe(isWritten);
 });
 
+test("a problem's own agent loop decides whether its prompt has schemas", () => {
+  const own = tokenizerOf(LISTS_NAMES);
+  const written = (defaultAgentLoop: string, agentName?: string) =>
+    writesSchemas(
+      { ...config.rollout, agent: { defaultAgentLoop } },
+      own,
+      agentName === undefined ? {} : { agentName },
+    );
+  expect(written('single_turn_agent', 'tool_agent')).toBe(true);
+  expect(written('tool_agent', 'single_turn_agent')).toBe(false);
+  expect([written('single_turn_agent'), written('tool_agent')]).toEqual([false, true]);
+});
+
 test('a server reports what requests would lose', () => {
   const losses = (template?: string, parser = parseHermes) => requestLosses(tokenizerOf(template), parser);
   expect(losses()).toEqual([]);

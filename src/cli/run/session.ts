@@ -194,15 +194,22 @@ async function checkPrompts(model: LoadedModel, task: Task, config: TrainConfig)
     );
     return;
   }
-  const toolSchemasInPrompt = writesSchemas(rollout, tokenizer);
+  const isWritten = (problem: Problem) => writesSchemas(rollout, tokenizer, problem);
   const problems = [...heldOut, ...training];
-  const lengthOf = (problem: Problem) =>
-    encodePrompt({ tokenizer, problem, ...partsOf(task, problem), toolSchemasInPrompt }).length;
-  const lengths = problems.map(lengthOf);
+  const partsFor = (problem: Problem) => ({
+    ...{ tokenizer, problem, ...partsOf(task, problem), toolSchemasInPrompt: isWritten(problem) },
+  });
+  const lengths = problems.map((problem) => encodePrompt(partsFor(problem)).length);
   const longest = problems[lengths.indexOf(lengths.reduce((most, length) => Math.max(most, length), 0))];
   // Only the longest prompt is checked: an error then names a maxPromptLength that is enough for all of them.
-  if (longest) promptOf({ tokenizer, problem: longest, ...partsOf(task, longest), limits, toolSchemasInPrompt });
-  const untold = toolSchemasInPrompt || !isLarge(model.config) ? [] : untoldTools(task, problems, rollout);
+  if (longest) promptOf({ ...partsFor(longest), limits });
+  const untold = isLarge(model.config)
+    ? untoldTools(
+        task,
+        problems.filter((problem) => !isWritten(problem)),
+        rollout,
+      )
+    : [];
   if (untold.length > 0)
     say(
       `prompts do not name the tool ${untold.join(', ')}, and hold no tool schemas: describe the tool and how to call it in a ` +

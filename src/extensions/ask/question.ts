@@ -33,6 +33,6 @@ export function questionTokens(
   { config, task, tokenizer }: { config: TrainConfig; task: Task; tokenizer: ChatTokenizer },
   problem: Problem,
 ): number {
-  const toolSchemasInPrompt = writesSchemas(config.rollout, tokenizer);
+  const toolSchemasInPrompt = writesSchemas(config.rollout, tokenizer, problem);
   return encodePrompt({ tokenizer, problem, tools: partsOf(task, problem).tools, toolSchemasInPrompt }).length;
 }

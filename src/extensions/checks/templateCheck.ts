@@ -48,7 +48,7 @@ const MAX_SHAPES = 64;
  */
 export function checkTemplate(run: CheckedRun, problems: CheckedProblems): string[] {
   const { config, task, tokenizer, toolParser } = run;
-  const notes = promptLosses(run, problems, writesSchemas(config.rollout, tokenizer));
+  const notes = promptLosses(run, problems, (problem) => writesSchemas(config.rollout, tokenizer, problem));
   const { maxAssistantTurns, maxToolCalls } = agentLimits(config);
   if (maxAssistantTurns < 2) return notes;
   // Problems whose agent loop is not `tool_agent` are skipped, because their loops format tool results themselves.
@@ -86,11 +86,11 @@ export async function checkFirstPrompts(run: Omit<CheckedRun, 'task'> & { task: 
 export function promptLosses(
   { task, tokenizer }: Pick<CheckedRun, 'task' | 'tokenizer'>,
   problems: CheckedProblems,
-  withSchemas = false,
+  isWritten: (problem: Problem) => boolean = () => false,
 ): string[] {
   const shapes = shapesOf(allOf(problems), task);
   const lost = shapes.flatMap(({ problem, tools }) =>
-    lostInPrompt(tokenizer, problem, withSchemas && tools.length > 0),
+    lostInPrompt(tokenizer, problem, tools.length > 0 && isWritten(problem)),
   );
   const names = [...new Set(lost)].join(' and ');
   const doubled = templatedTwice(tokenizer, problems);
@@ -140,7 +140,7 @@ function shapesOf(problems: readonly Problem[], task: CheckedRun['task']): { pro
     if (shapes.size === MAX_SHAPES) break;
     const { tools, environment } = partsOf(task, problem);
     const messages = environment?.reset ? withObservation(problem.messages, '1') : problem.messages;
-    const key = JSON.stringify([messages.map(({ role }) => role), tools.length > 0]);
+    const key = JSON.stringify([messages.map(({ role }) => role), tools.length > 0, problem.agentName]);
     if (!shapes.has(key)) shapes.set(key, { problem: placed({ ...problem, messages }, problem), tools });
   }
   return [...shapes.values()];

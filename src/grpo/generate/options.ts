@@ -7,7 +7,7 @@ import type { SampleRecord } from '../../rollout/agent/record.ts';
 import type { AgentLimits, AgentLoopInput } from '../../rollout/agent/types.ts';
 import { type ToolParser, toolParserOf } from '../../rollout/tools/parser.ts';
 import type { TurnEngine, SamplingParams } from '../../rollout/types.ts';
-import type { Task } from '../../tasks/task.ts';
+import type { Problem, Task } from '../../tasks/task.ts';
 import type { TrainConfig } from '../config/types.ts';
 import type { TrainerEngine } from '../types.ts';
 import type { Sample } from '../update/batch.ts';
@@ -29,7 +29,9 @@ export interface GenerateOptions {
   task: Task;
   sampling: SamplingParams;
   limits: AgentLimits;
-  agent?: Pick<AgentLoopInput, 'agentLoop' | 'toolParser' | 'toolSchemasInPrompt' | 'constrainToolCalls'>;
+  agent?: Pick<AgentLoopInput, 'agentLoop' | 'toolParser' | 'constrainToolCalls'>;
+  /** Returns true if a problem's prompt contains the schemas of its tools. Default: no prompt does. */
+  writesSchemas?: (problem: Problem) => boolean;
   /** Seed of the run; together with `batch` it is part of every random key. */
   seed: number;
   batch: number;
@@ -95,9 +97,9 @@ export function generateOptions(
     agent: {
       agentLoop: rollout.agent.defaultAgentLoop,
       toolParser: toolParser ?? toolParserOf(format),
-      toolSchemasInPrompt: writesSchemas(rollout, engine.tokenizer),
       ...(enable && constrainToolCalls && { constrainToolCalls }),
     },
+    writesSchemas: (problem) => writesSchemas(rollout, engine.tokenizer, problem),
     seed,
     batch,
     n,

@@ -159,11 +159,13 @@ export class ProblemQueue {
    */
   prefetch(): void {
     const { data, rollout } = this.#config;
-    const toolSchemasInPrompt = writesSchemas(rollout, this.#tokenizer);
+    const tokenizer = this.#tokenizer;
     const end = this.#position + data.trainBatchSize;
     const forget = () => this.#drawn.clear();
-    const encode = (problem: Problem) =>
-      void encodePrompt({ tokenizer: this.#tokenizer, ...partsOf(this.#parts, problem), toolSchemasInPrompt, problem });
+    const encode = (problem: Problem): void => {
+      const toolSchemasInPrompt = writesSchemas(rollout, tokenizer, problem);
+      encodePrompt({ tokenizer, ...partsOf(this.#parts, problem), toolSchemasInPrompt, problem });
+    };
     try {
       for (let number = this.#position; number < end; number++) {
         const problem = this.#draw(number);

@@ -199,6 +199,7 @@ export function startGroups(
       limits,
       onError,
       ...agent,
+      toolSchemasInPrompt: options.writesSchemas?.(problem) ?? false,
       ...(record && { record }),
       signal: ending.signal,
     });

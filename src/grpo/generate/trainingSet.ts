@@ -96,10 +96,11 @@ interface PromptContext {
  * Returns a function that says if a problem's prompt, written as rollout writes it, has at most maxPromptLength tokens.
  */
 export function promptFits({ config, tokenizer, task }: PromptContext): (problem: Problem) => boolean {
-  const toolSchemasInPrompt = writesSchemas(config.rollout, tokenizer);
-  return (problem) =>
-    encodePrompt({ tokenizer, ...partsOf(task, problem), toolSchemasInPrompt, problem }).length <=
-    config.data.maxPromptLength;
+  return (problem) => {
+    const toolSchemasInPrompt = writesSchemas(config.rollout, tokenizer, problem);
+    const prompt = encodePrompt({ tokenizer, ...partsOf(task, problem), toolSchemasInPrompt, problem });
+    return prompt.length <= config.data.maxPromptLength;
+  };
 }
 
 /**

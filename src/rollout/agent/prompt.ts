@@ -1,7 +1,7 @@
 /** Encodes a problem's prompt with the chat template and checks its length. */
 
 import { InputError } from '../../errors.ts';
-import { problemName } from '../../tasks/problem.ts';
+import { type Problem, problemName } from '../../tasks/problem.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import type { AgentLoopInput } from './types.ts';
@@ -28,11 +28,16 @@ export function callsTools({ multiTurn, agent }: ToolSettings): boolean {
 /**
  * Returns true if prompts contain the schemas of tools. The setting "auto" means true if samples can call tools and the chat template
  * renders schemas.
+ * @param problem problem of the prompt, whose own agent loop decides if samples can call tools. Default: the run's loop
  */
-export function writesSchemas(rollout: SchemaSettings, tokenizer: ChatTokenizer): boolean {
-  const { toolSchemasInPrompt } = rollout.multiTurn;
-  if (toolSchemasInPrompt !== 'auto') return toolSchemasInPrompt;
-  return callsTools(rollout) && tokenizer.readsTools;
+export function writesSchemas(
+  { multiTurn, agent }: SchemaSettings,
+  tokenizer: ChatTokenizer,
+  problem: Pick<Problem, 'agentName'> = {},
+): boolean {
+  if (multiTurn.toolSchemasInPrompt !== 'auto') return multiTurn.toolSchemasInPrompt;
+  const loop = { defaultAgentLoop: problem.agentName ?? agent.defaultAgentLoop };
+  return callsTools({ multiTurn, agent: loop }) && tokenizer.readsTools;
 }
 
 /** Encodes a problem's prompt. The tokenizer caches the result, so a prompt is encoded once for all samples of its group. */
