@@ -62,7 +62,7 @@ export function stepMetrics({ config, step, generated, tokens, update, timer }: 
       ...(generated.drawn ? {} : { finalRewards: tokens.rewards }), // of the samples that are trained on
       groups: drawn.map(({ group }) => group),
       advantages: tokens.advantages,
-      masks: generated.samples.map(({ trajectory }) => trajectory.mask),
+      masks: tokens.masks,
       maxResponseLength: config.data.maxResponseLength,
       maxPromptLength: config.data.maxPromptLength,
     }),

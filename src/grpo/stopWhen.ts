@@ -33,8 +33,9 @@ export function goalReached({ trainer }: TrainConfig, metrics: Metrics, firstSte
 /** True for a metric that only evaluations have. */
 export const isEvaluation = (metric: string): boolean => metric.startsWith('val-');
 
-/** True if `stopWhen` reads a metric of greedy answers, so that every evaluation must generate greedy answers too. */
-export const readsGreedy = ({ trainer }: TrainConfig): boolean => trainer.stopWhen?.metric.endsWith('/greedy') ?? false;
+/** True if a setting reads a metric of greedy answers, so that every evaluation must generate greedy answers too. */
+export const readsGreedy = ({ trainer: { stopWhen, metricForBestModel } }: TrainConfig): boolean =>
+  [stopWhen?.metric, metricForBestModel].some((metric) => metric?.endsWith('/greedy'));
 
 /**
  * Returns whether the step is followed by an evaluation, and whether it is the start or the end of the run. Evaluations

@@ -364,6 +364,21 @@ test('every key is documented', () => {
     for (const doc of keyDocs(schema)) expect(doc.why.length, doc.path).toBeGreaterThan(7);
 });
 
+test('values that would have no effect are refused', () => {
+  const refused = (...overrides: string[]) => sentence(() => parse(MINIMAL, ...overrides));
+  expect(refused('actor.useKlLoss=true', 'actor.klLossCoef=0')).toContain(
+    'actor.klLossCoef is 0, with which actor.useKlLoss: true has no effect.',
+  );
+  expect(parse(MINIMAL, 'actor.useKlLoss=true').actor.klLossCoef).toBe(0.001);
+  expect(parse(MINIMAL, 'actor.useKlLoss=false', 'actor.klLossCoef=0').actor.useKlLoss).toBe(false);
+  expect(refused('reward.ruleWeight=0.5')).toContain("reward.ruleWeight is 0.5, but no model's score is added");
+  expect(parse(MINIMAL, 'reward.ruleWeight=0.5', 'reward.judge.weight=1').reward.ruleWeight).toBe(0.5);
+  for (const estimator of ['rae', 'remax', 'reinforce_plus_plus', 'gdpo', 'turn_loo'])
+    expect(refused('algorithm.replayBufferSize=8', `algorithm.advEstimator=${estimator}`)).toContain(
+      'because these learn from groups of equal rewards',
+    );
+});
+
 test('sizes of a supervised run', () => {
   const sft = (...overrides: string[]) => parseSftConfig('name: s', { source: 's.yaml', overrides });
   expect(sft().data.trainBatchSize).toBe(48);

@@ -132,6 +132,56 @@ describe.each(Object.entries(CASES))('%s', (_, { at, options = {}, settings }) =
   });
 });
 
+test('evaluations measure greedy answers if the best checkpoint depends on them', async () => {
+  const greedy = 'val-core/length/acc/greedy';
+  const measured = async (metricForBestModel: string) => {
+    const config = configOf();
+    Object.assign(config.trainer, { metricForBestModel, totalTrainingSteps: 3, testFreq: 1, valBeforeTrain: false });
+    const { history } = await (await fresh({ config })).fit();
+    return history.map((metrics) => greedy in metrics);
+  };
+  expect(await measured(greedy)).toEqual([true, true, true]);
+  expect(await measured('val-core/length/acc/mean@1')).toEqual([false, false, true]);
+});
+
+test('the mean advantage is that of the tokens that are trained', async () => {
+  // Every third reward is missing, so its sample is not trained.
+  let rewards = 0;
+  const some: Task = {
+    ...task,
+    reward: (sample) => (rewards++ % 3 === 0 ? { score: NaN, acc: 0 } : task.reward(sample)),
+  };
+  const { samples, metrics } = await (await fresh({ task: some })).step();
+  const trained = samples.filter(({ reward }) => !Number.isNaN(reward.score));
+  expect([trained.length, samples.length]).toEqual([10, 16]);
+  const tokens = trained.flatMap(({ trajectory: { mask }, advantage = NaN }) =>
+    [...mask].filter((m) => m === 1).map(() => Math.abs(advantage)),
+  );
+  expect(metrics['critic/advantages/abs_mean']).toBeCloseTo(tokens.reduce((a, b) => a + b) / tokens.length, 6);
+});
+
+test("ReMax's baseline has the penalty on an overlong answer", async () => {
+  const config = configOf({ algorithm: { name: 'remax' } });
+  const same: Task = { ...task, reward: () => ({ score: 1, acc: 1 }) };
+  config.reward.overlongBuffer = { ...config.reward.overlongBuffer, len: 24 };
+  const { samples } = await (await fresh({ config, task: same })).step();
+  const lengths = samples.map(({ trajectory }) => trajectory.responseIds.length);
+  const greedy = samples.map(({ advantage = NaN }, s) => advantage + lengths[s] / 24); // the penalty is the length / 24
+  for (const group of new Set(samples.map((sample) => sample.group))) {
+    const [first, ...others] = greedy.filter((_, s) => samples[s].group === group);
+    for (const other of others) expect(other).toBeCloseTo(first, 6);
+    expect(first * 24).toBeCloseTo(Math.round(first * 24), 4);
+    expect(first).toBeGreaterThan(0);
+  }
+});
+
+test('a reward that hangs in an evaluation is stopped by reward.timeoutS, also beside a judge', async () => {
+  const config = { ...configOf(), reward: { ...configOf().reward, timeoutS: 0.05 } };
+  config.reward.judge = { ...config.reward.judge, weight: 1 };
+  const trainer = await fresh({ config, task: { ...task, reward: () => new Promise(() => {}) } });
+  await expect(trainer.validate()).rejects.toThrow('did not resolve in 0.05 s (reward.timeoutS)');
+});
+
 test('an evaluation works after one that failed', async () => {
   untilFault = Infinity;
   const trainer = await fresh({ task: failingReward });

@@ -67,6 +67,14 @@ test("a judge's reply without a number counts as 0", async () => {
   expect(complete).toHaveBeenCalledWith(expect.stringContaining('What is 2 + 2?\n\nAnswer:\n#### 4'));
 });
 
+test('a sample that a scorer cannot score has no reward, and its log says why', async () => {
+  const rule = () => ({ score: 1, acc: 1 });
+  const judged = (unscored?: string) =>
+    addScores(rule, { judge: { weight: 1, score: () => NaN, ...(unscored !== undefined && { unscored }) } })(sample);
+  expect(await judged('too long')).toMatchObject({ score: NaN, acc: 1, extra: { rule: 1, judge: 'too long' } });
+  expect(await judged()).toMatchObject({ score: NaN, extra: { judge: NaN } });
+});
+
 test('scores of rule and models are added by weights; the outcome is the rule’s', async () => {
   const rule = () => ({ score: 1, acc: 1, extra: { answered: 1 } });
   const reward = addScores(rule, {
@@ -86,6 +94,11 @@ test('scores of rule and models are added by weights; the outcome is the rule’
     acc: 1,
     extra: { form: 1, right: 1, judge: 0.8 },
     weights: { form: 0.25, right: 0.5, judge: 0.5 },
+  });
+  const turns = () => ({ score: 3, acc: 1, turns: [1, 2] });
+  expect(await addScores(turns, { judge: { weight: 1, score: () => 0.5 } }, 0.25)(sample)).toMatchObject({
+    score: 0.25 * 3 + 0.5,
+    turns: [0.25, 0.5],
   });
   const own = () => ({ score: 1, acc: 1, extra: { rule: 5 } });
   await expect(addScores(own, { judge: { weight: 1, score: () => 1 } })(sample)).rejects.toThrow('the name "rule"');

@@ -53,6 +53,30 @@ const STEPS = [
   ],
 ];
 
+test('a group whose samples differ only by the penalty on length has a signal', async () => {
+  const algorithm = { replayBufferSize: 3, lengthPenalty: { type: 'linear' } } as const;
+  const penalised = resolveTrainConfig({ name: 't', model: { path: 'x' }, algorithm });
+  const groups = STEPS[0].map((group) => group.map(() => 1));
+  const source = {
+    generate: () =>
+      Promise.resolve(
+        stub<GeneratedStep>({
+          samples: groups.flatMap((group, g) =>
+            group.map((score, i) => {
+              const made = sample(g, score);
+              return { ...made, trajectory: { ...made.trajectory, mask: Uint8Array.of(1, i % 2, 1) } };
+            }),
+          ),
+          metrics: {},
+        }),
+      ),
+  };
+  const replayed = async (of: typeof config) =>
+    (await new ReplayedGroups(source, of, new ReplayBuffer(8)).generate(1)).metrics?.['training/replay_buffer_size'];
+  expect(await replayed(config)).toBe(0);
+  expect(await replayed(penalised)).toBe(3);
+});
+
 test("a group's score is TRL's: the sum over its samples of |advantage| x std", async () => {
   const buffer = new ReplayBuffer(8);
   await replaying(STEPS, buffer).generate(1);

@@ -117,6 +117,14 @@ describe('KL in the reward of token-level estimators is subtracted from each tok
     expectTable(stepTokens(configOf({ name: 'remax', ...kl }), samples(), extras).advantages, want);
   });
 
+  test('the coefficient that an adaptive controller left is not used by a fixed one', () => {
+    const coefficient = (type: 'fixed' | 'adaptive') => {
+      const config = configOf({ ...kl, klCtrl: { type, klCoef: 0.5 } });
+      return stepTokens(config, samples(), { refLogProbs, klCoef: 0.125 }).metrics['actor/reward_kl_penalty_coeff'];
+    };
+    expect([coefficient('fixed'), coefficient('adaptive')]).toEqual([0.5, 0.125]);
+  });
+
   test('turn_loo: the KL of a token belongs to its turn', () => {
     const turns = [1, 0].map((score) => sample([1, 0, 1, 1], { score, acc: score }));
     // returns to go: [0.5, 1] and [-0.5, -0.5]; the baseline is the return of the other sample

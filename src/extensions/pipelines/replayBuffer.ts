@@ -11,6 +11,7 @@ import { findFault, SAMPLE_REQUIRED } from '../../rollout/tokenLog.ts';
 import { grpo, std } from '../../grpo/advantages/index.ts';
 import type { StatefulPart } from '../../grpo/parts.ts';
 import type { Sample } from '../../grpo/update/batch.ts';
+import { rewardsWithoutKl } from '../../grpo/update/stepTokens.ts';
 import { decodeSample, encodeSample } from './sampleCodec.ts';
 import type { GeneratedStep, InFlight, SampleSource, SourceOptions } from '../../grpo/generate/samples.ts';
 
@@ -147,7 +148,7 @@ export class ReplayedGroups implements SampleSource {
 
   /** Groups of a step in order, each with its score. */
   #scored(samples: Sample[], step: number): StoredGroup[] {
-    const rewards = samples.map(({ reward }) => reward.score);
+    const rewards = rewardsWithoutKl(this.#config, samples);
     const ids = samples.map(({ group }) => group);
     const advantages = grpo(rewards, ids, this.#config.algorithm.scaleRewards);
     return [...new Set(ids)].map((id) => {

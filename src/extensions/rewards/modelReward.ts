@@ -82,14 +82,21 @@ export function judgeScorer({ complete, prompt = judgePrompt, max = 10 }: JudgeO
   };
 }
 
+/** A scorer, its weight in the reward, and the text that a sample gets in place of a score of NaN. */
+interface WeightedScorer {
+  weight: number;
+  score: Scorer;
+  unscored?: string;
+}
+
 /**
  * Returns the rule's reward plus weight x score of every scorer. The outcome and the named numbers are those of the rule. Each score is
- * reported under the name of its scorer. Scorers run concurrently. If a scorer returns NaN for a sample, it is skipped in the sample's sum.
- * Throws if a score is infinite.
+ * reported under the name of its scorer. Scorers run concurrently. A sample for which a scorer returns NaN has no reward: with 0 instead,
+ * it would be compared with samples that were scored. Throws if a score is infinite.
  */
 export function addScores(
   rule: RewardFunction,
-  scorers: Record<string, { weight: number; score: Scorer }>,
+  scorers: Record<string, WeightedScorer>,
   ruleWeight = 1,
 ): RewardFunction {
   return async (sample): Promise<Reward> => {
@@ -98,13 +105,10 @@ export function addScores(
       ...Object.entries(scorers).map(async ([name, { score }]) => finite(name, await score(sample))),
     ]);
     const names = Object.keys(scorers);
-    const score = names.reduce(
-      (sum, name, i) => sum + (Number.isNaN(values[i]) ? 0 : scorers[name].weight * values[i]),
-      0,
-    );
+    const reported = (name: string, value: number) => (Number.isNaN(value) && scorers[name].unscored) || value;
     return addToRule(base, ruleWeight, {
-      score,
-      extra: Object.fromEntries(names.map((name, i) => [name, values[i]])),
+      score: names.reduce((sum, name, i) => sum + scorers[name].weight * values[i], 0),
+      extra: Object.fromEntries(names.map((name, i) => [name, reported(name, values[i])])),
       weights: Object.fromEntries(names.map((name) => [name, scorers[name].weight])),
     });
   };
@@ -129,6 +133,7 @@ export function addToRule(
   return {
     ...base,
     score: ruleWeight * base.score + score,
+    ...(base.turns && { turns: base.turns.map((turn) => ruleWeight * turn) }),
     extra: { ...base.extra, ...added },
     weights: {
       ...Object.fromEntries(Object.entries(own).map(([name, weight]) => [name, weight * ruleWeight])),

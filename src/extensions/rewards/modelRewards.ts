@@ -71,7 +71,11 @@ function scorersOf({ reward: { judge, model } }: TrainConfig, engine: TrainerEng
   if (judge.weight !== 0) {
     const prompt = (sample: Parameters<Scorer>[0]) => fillJudgePrompt(judge.prompt, sample);
     const complete = judge.path === undefined ? ownCompletion() : generatorCompletion(judge.path, judge);
-    scorers['judge'] = { weight: judge.weight, score: judgeScorer({ complete, prompt, max: judge.max }) };
+    scorers['judge'] = {
+      weight: judge.weight,
+      score: judgeScorer({ complete, prompt, max: judge.max }),
+      unscored: `not judged: the prompt has over reward.judge.maxPromptLength = ${judge.maxPromptLength} tokens`,
+    };
   }
   if (model.path !== undefined) {
     const { path, label, weight } = model;

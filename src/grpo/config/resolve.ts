@@ -47,6 +47,7 @@ export function resolveTrainTree(tree: unknown, source: string, trains = true): 
   const free = LOWERED_KEYS.filter((key) => !isWritten(key));
   config.model.lowerToFit ??= free.length > 0 ? free : ['none'];
   refuseUnknownNumbers(config, source);
+  refuseKlOfNothing(tree, source);
   // The number of steps is not limited yet: `withTotalSteps` sets it once the training problems are counted.
   if (countsEpochs(tree)) config.trainer.totalTrainingSteps = Infinity;
   checkTrainRules(config, source, trains);
@@ -74,6 +75,17 @@ function requiredGroups(config: TrainConfig, tree: unknown, source: string): num
 function countsEpochs(tree: unknown): boolean {
   const trainer = isTree(tree) && isTree(tree['trainer']) ? tree['trainer'] : {};
   return trainer['totalEpochs'] !== undefined && trainer['totalTrainingSteps'] === undefined;
+}
+
+/** Throws ConfigError for a written klLossCoef of 0 beside useKlLoss: only a weight that is not written gets the default. */
+function refuseKlOfNothing(tree: unknown, source: string): void {
+  const keys = ['actor.klLossCoef', 'actor.useKlLoss'] as const;
+  if (valueAt(tree, keys[0]) !== 0 || valueAt(tree, keys[1]) !== true) return;
+  throw new ConfigError(
+    source,
+    keys,
+    'actor.klLossCoef is 0, with which actor.useKlLoss: true has no effect. Set a weight above 0, or useKlLoss: false.',
+  );
 }
 
 /** Throws ConfigError if `actor.policyLoss` has a number that neither a built-in loss nor the chosen loss reads. */

@@ -8,6 +8,7 @@ import type { TrainConfig } from './types.ts';
 import { callFormatOf, toolParserOf } from '../../rollout/tools/parser.ts';
 import { warmupSteps } from '../update/learningRate.ts';
 import { correctionSettings } from '../correction/settings.ts';
+import { hasRewardModels } from '../generate/options.ts';
 import { pipelineOf } from '../pipeline/settings.ts';
 import { rolloutCorrection } from '../correction/correct.ts';
 import type { OptimizerKeys } from '../../model/optimizer/spec.ts';
@@ -19,6 +20,9 @@ const MOST_SAMPLES = 2 ** 20;
 const MOST_TOKENS = 2 ** 32;
 /** Maximum bytes of a run's name. File systems allow 255 bytes; the rest is for suffixes. */
 const LONGEST_NAME = 128;
+
+/** Advantage estimators for which samples of a group can differ although their rewards are equal. */
+const LEARNS_FROM_EQUAL: readonly string[] = ['rae', 'remax', 'reinforce_plus_plus', 'gdpo', 'turn_loo'];
 
 /** A rule, and the error message for a config that breaks it. */
 export interface Rule<C> {
@@ -182,11 +186,18 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
   {
     keys: ['algorithm.replayBufferSize', 'algorithm.filterGroups.enable', 'algorithm.advEstimator'],
     when: ({ algorithm: { replayBufferSize, filterGroups, advEstimator } }) =>
-      replayBufferSize > 0 && (filterGroups.enable === true || advEstimator === 'rae'),
+      replayBufferSize > 0 && (filterGroups.enable === true || LEARNS_FROM_EQUAL.includes(advEstimator)),
     say:
       'algorithm.replayBufferSize is {0}, which cannot be combined with algorithm.filterGroups, because that already replaces ' +
-      'groups without a signal, nor with advEstimator "rae", because that learns from such groups. Set replayBufferSize to 0 or ' +
-      'use another recipe.',
+      `groups without a signal, nor with advEstimator ${LEARNS_FROM_EQUAL.join(', ')}, because these learn from groups of equal ` +
+      'rewards. Set replayBufferSize to 0 or use another recipe.',
+  },
+  {
+    keys: ['reward.ruleWeight', 'reward.judge.weight', 'reward.model.path', 'reward.rubric'],
+    when: ({ reward }) => reward.ruleWeight !== 1 && !hasRewardModels(reward),
+    say:
+      "reward.ruleWeight is {0}, but no model's score is added to the task's. Leave it out, or set reward.judge.weight, " +
+      'reward.model.path or reward.rubric.',
   },
   {
     keys: ['algorithm.rolloutCorrection'],

@@ -100,6 +100,7 @@ export class Evaluation {
       sampling: { ...sampling, ...override },
       greedy,
       firstGroup: done,
+      rewardTimeoutMs: config.reward.timeoutS * 1000, // no model scores the answers of an evaluation
       signal,
       onQueued,
       ...(globalStep !== undefined && { globalStep }),

@@ -74,7 +74,7 @@ export function stepTokens(config: Settings, samples: readonly Sample[], extras:
     ? klInReward({ ...algorithm, klClamp: actor.klClamp }, extras, oldLogProbs, sampled)
     : undefined;
   const groups = samples.map(({ group }) => group);
-  const tooLong = algorithm.lengthPenalty.type === 'linear' ? penaltiesOnLength(algorithm, samples, groups) : undefined;
+  const tooLong = tooLongOf(config, samples);
   const rewards = finalRewards(config, samples, tooLong, kl?.penalties);
   const { advantages, roleBaselines } = advantagesOf(
     config,
@@ -106,17 +106,29 @@ export function stepTokens(config: Settings, samples: readonly Sample[], extras:
 
 /** [N] final rewards: the score of each sample, minus its length penalties and the KL of its tokens. */
 function finalRewards(
-  { data, reward: { overlongBuffer } }: Settings,
+  settings: Settings,
   samples: readonly Sample[],
   tooLong: ArrayLike<number> | undefined,
   klPenalties: readonly Float64Array[] | undefined,
 ): number[] {
-  const { len: bufferLen, penaltyFactor } = overlongBuffer;
-  const shape = { maxResponseLength: data.maxResponseLength, bufferLen, penaltyFactor };
-  return samples.map(({ reward, trajectory }, s) => {
-    const shaped = reward.score + overlongPenalty(trajectory.responseIds.length, shape) - (tooLong?.[s] ?? 0);
+  return samples.map((sample, s) => {
+    const shaped = scoreOf(settings, sample) - (tooLong?.[s] ?? 0);
     return shaped - (klPenalties ? sum(klPenalties[s]) : 0);
   });
+}
+
+/** Returns a sample's score with the penalty on an overlong response. */
+export function scoreOf(
+  { data: { maxResponseLength }, reward: { overlongBuffer } }: Pick<Settings, 'data' | 'reward'>,
+  { reward, trajectory }: Pick<Sample, 'reward' | 'trajectory'>,
+): number {
+  const { len: bufferLen, penaltyFactor } = overlongBuffer;
+  return reward.score + overlongPenalty(trajectory.responseIds.length, { maxResponseLength, bufferLen, penaltyFactor });
+}
+
+/** [N] rewards of the samples of whole groups without the KL: the scores, minus the penalties on length. */
+export function rewardsWithoutKl(config: Settings, samples: readonly Sample[]): number[] {
+  return finalRewards(config, samples, tooLongOf(config, samples), undefined);
 }
 
 /** Returns one advantage per token, by the custom or the configured estimator, and the new role baselines. */
@@ -147,11 +159,9 @@ function advantagesOf(
 }
 
 /** [N] penalties that `algorithm.lengthPenalty` subtracts from the scores. */
-function penaltiesOnLength(
-  { lengthPenalty }: Settings['algorithm'],
-  samples: readonly Sample[],
-  groups: number[],
-): Float64Array {
+function tooLongOf({ algorithm: { lengthPenalty } }: Settings, samples: readonly Sample[]): Float64Array | undefined {
+  if (lengthPenalty.type !== 'linear') return undefined;
+  const groups = samples.map(({ group }) => group);
   const scores = samples.map(({ reward }) => reward.score);
   const lengths = samples.map(({ trajectory: { promptIds, responseIds, mask, numTurns } }) => {
     const outputTokens = sum(mask);
@@ -228,7 +238,8 @@ function klInReward(
 ): { penalties: Float64Array[]; metrics: Metrics } {
   const ref = extras.refLogProbs;
   if (!ref) throw new RangeError('algorithm.useKlInReward needs the reference log-probs of the samples.');
-  const coef = extras.klCoef ?? algorithm.klCtrl.klCoef;
+  const { type, klCoef } = algorithm.klCtrl;
+  const coef = type === 'adaptive' ? (extras.klCoef ?? klCoef) : klCoef;
   const kls = masks.map((mask, s) =>
     Float64Array.from(mask, (m, t) => {
       if (m === 0) return 0;
