@@ -152,6 +152,33 @@ test('data.trainMaxSamples: the first of the stream, each once per epoch, in a d
   expect((await ids(wordQueue({ trainMaxSamples: -1 }, endless), 9)).at(-1)).toBe('w8');
 });
 
+test('data.trainMaxSamples of a task that adapts: a resumed run has the problems of the run before', async () => {
+  const adapting = (): Task => {
+    let level = 0;
+    return {
+      ...withoutEnd,
+      train: async (number) => ({ ...words.train(0, 1), id: `w${number} of level ${level}` }),
+      observe: () => void level++,
+      state: () => level,
+      restore: (saved) => void (level = Number(saved)),
+    };
+  };
+  const queue = wordQueue({ trainMaxSamples: 4 }, adapting());
+  const taken = await queue.take(3);
+  await queue.observe(groupsOf(taken, () => 1));
+  const saved: unknown = JSON.parse(JSON.stringify(queue.parts['task'].state()));
+  const resumed = wordQueue({ trainMaxSamples: 4 }, adapting());
+  resumed.parts['task'].restore(saved);
+  resumed.moveTo(queue.position);
+  const more = await queue.take(9);
+  expect(await resumed.take(9)).toEqual(more);
+  expect(new Set(more.map(({ id }) => id))).toEqual(new Set([...taken.map(({ id }) => id), 'w3 of level 3']));
+  // A checkpoint of a run without the limit has the state of the task alone.
+  const unlimited = wordQueue({ trainMaxSamples: 4 }, adapting());
+  unlimited.parts['task'].restore(7);
+  expect((await unlimited.take(1))[0].id).toBe('w0 of level 7');
+});
+
 test('data.sampler difficulty: hard at most 0.25, easy above 0.75; weights 0.2, 1, 0.2, and 1 for unseen (prime-rl)', async () => {
   const scores = [0, 0.25, 0.26, 0.75, 0.76, 1];
   const queue = wordQueue({ sampler: 'difficulty', trainMaxSamples: 8 });

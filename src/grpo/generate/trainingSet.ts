@@ -12,14 +12,15 @@ import { keyedRng, permutation } from '../../tasks/random.ts';
 import type { Problem, Task } from '../../tasks/task.ts';
 import { checkTools } from '../../tasks/tool.ts';
 import { over } from '../config/resolve.ts';
-import { setAt, type Tree } from '../config/tree.ts';
+import { isTree, setAt, type Tree } from '../config/tree.ts';
 import type { TrainConfig } from '../config/types.ts';
 import type { Lowered, LoweredSettings } from '../types.ts';
 import { withLr } from '../update/learningRate.ts';
 
 /**
  * Returns the task limited to `data.trainMaxSamples` training problems: the first ones of the task's stream, which for
- * a file is shuffled by seed. Each later epoch has a different order.
+ * a file is shuffled by seed. Each later epoch has a different order. If the task adapts, its state has the problems
+ * that it has given so far, since it could give others for the same numbers later.
  */
 export function limitedTask(task: Task, { data }: TrainConfig): Task {
   const { trainMaxSamples: size = -1 } = data;
@@ -37,9 +38,25 @@ export function limitedTask(task: Task, { data }: TrainConfig): Task {
       // Problems are cached, because a task that adapts its difficulty could later return another problem for the same number.
       const problem = chosen.get(`${seed}/${first}`) ?? task.train(first, seed);
       chosen.set(`${seed}/${first}`, problem);
-      if (problem instanceof Promise) problem.catch(() => chosen.delete(`${seed}/${first}`));
+      if (problem instanceof Promise)
+        problem.then(
+          (given) => chosen.set(`${seed}/${first}`, given),
+          () => chosen.delete(`${seed}/${first}`),
+        );
       return problem;
     },
+    ...(task.state && {
+      state: () => ({
+        ofTask: task.state?.(),
+        chosen: [...chosen].filter(([, problem]) => !(problem instanceof Promise)),
+      }),
+      restore(state: unknown) {
+        if (!isTree(state) || !Array.isArray(state['chosen'])) return task.restore?.(state); // of a run without the limit
+        task.restore?.(state['ofTask']);
+        chosen.clear();
+        for (const [number, problem] of state['chosen'] as [string, Problem][]) chosen.set(number, problem);
+      },
+    }),
   };
 }
 
