@@ -4,6 +4,7 @@ import { parseTrainConfig, readTrees } from '../../extensions/yaml/index.ts';
 import { valueAt } from '../../grpo/config/tree.ts';
 import { InputError } from '../../errors.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
+import type { Fault } from '../../grpo/health.ts';
 import { sourceOf } from '../../grpo/generate/validate.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { GrpoTrainer } from '../../grpo/trainer.ts';
@@ -17,7 +18,7 @@ import { writeWhole } from '../files.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { modelOf, openConfig } from '../run/namedRun.ts';
-import { whileEvaluating } from '../run/progress.ts';
+import { whileEvaluating, say } from '../run/progress.ts';
 import { openSession } from '../run/session.ts';
 import { withWarmStart } from '../run/warmStart.ts';
 
@@ -41,8 +42,9 @@ export const evaluate: Command = {
     try {
       let seen: Sample[] = [];
       const onValidation = (samples: Sample[]) => void (seen = samples);
+      const onFault = ({ reason }: Fault) => say(reason);
       const metrics = await whileEvaluating((onEvaluating) =>
-        new GrpoTrainer({ config, task, engine, onEvaluating, onValidation }).validate({ greedy: true }),
+        new GrpoTrainer({ config, task, engine, onEvaluating, onValidation, onFault }).validate({ greedy: true }),
       );
       const sets = setsOf(seen, task, metrics);
       for (const [name, set] of Object.entries(sets)) {
@@ -52,6 +54,8 @@ export const evaluate: Command = {
           `  ${config.model.path}, ${which}${plural(set.problems, 'problem')}: pass@1 ${set.passAt1?.toFixed(3)}, greedy ${set.greedy?.toFixed(3)}`,
         );
         io.text(`  95% interval of pass@1, over problems: ${low} to ${high}`);
+        if (set.leftOut > 0)
+          io.text(`  left out, because an outcome is unknown: ${plural(set.leftOut, 'more problem')}`);
       }
       if (typeof flags.outcomes === 'string') await writeWhole(flags.outcomes, `${JSON.stringify(outcomesOf(seen))}\n`);
       const byTemplate = accByTemplate(seen);
@@ -94,7 +98,10 @@ async function evaluatedConfig(path: string, overrides: string[], flags: ParsedA
 
 /** Result of one held-out set. The interval is that of `passInterval`. */
 interface EvaluatedSet {
+  /** Number of problems of which all outcomes are known. The rates are over these. */
   problems: number;
+  /** Number of other problems. */
+  leftOut: number;
   passAt1: number | undefined;
   passAt1Interval: readonly [number, number];
   greedy: number | undefined;
@@ -104,12 +111,13 @@ interface EvaluatedSet {
 function setsOf(samples: readonly Sample[], task: Task, metrics: Metrics): Record<string, EvaluatedSet> {
   const sources = new Set(samples.map(({ problem }) => sourceOf(problem, task)));
   const entries = [...sources].map((source): [string, EvaluatedSet] => {
-    const { problems, tries } = outcomesOf(samples.filter(({ problem }) => sourceOf(problem, task) === source));
+    const { tries } = outcomesOf(samples.filter(({ problem }) => sourceOf(problem, task) === source));
     const own = Object.entries(metrics).filter(([name]) => name.startsWith(`val-core/${source}/acc/`));
     const line = Object.fromEntries(own);
-    const { low, high } = passInterval(tries);
+    const known = tries.filter((outcomes) => !outcomes.some(Number.isNaN));
+    const { low, high } = passInterval(known);
     const rates = { passAt1: passAt1(line), passAt1Interval: [low, high] as const, greedy: greedyAcc(line) };
-    return [source, { problems: problems.length, ...rates }];
+    return [source, { problems: known.length, leftOut: tries.length - known.length, ...rates }];
   });
   return Object.fromEntries(entries);
 }
@@ -132,7 +140,7 @@ function outcomesOf(samples: readonly Sample[]): { problems: string[]; tries: nu
 function accByTemplate(samples: Sample[]): [string, number][] {
   const outcomes = new Map<string, number[]>();
   for (const { problem, reward } of samples) {
-    if (problem.template === undefined) continue;
+    if (problem.template === undefined || Number.isNaN(reward.acc)) continue;
     const list = outcomes.get(problem.template) ?? [];
     outcomes.set(problem.template, [...list, reward.acc]);
   }
