@@ -99,6 +99,31 @@ test('eval counts the problems of each held-out set, and gives each set its own 
   expect(result).toMatchObject(result.sets['easy']);
 });
 
+test('eval leaves out problems with an unknown outcome, in the rate, the interval and the count', async () => {
+  const reward = join(root, 'unknown.js');
+  writeFileSync(
+    reward,
+    'export default ({ response: { length } }) => ({ score: 1, acc: length % 3 ? length % 2 : NaN });',
+  );
+  const [file, data] = [join(root, 'unknown.json'), join(root, 'ten.jsonl')];
+  writeFileSync(
+    data,
+    Array.from({ length: 10 }, (_, i) => JSON.stringify({ prompt: `Say ${i}.`, answer: '' })).join('\n'),
+  );
+  const task = ['task.name=jsonl', `task.path=${data}`, `task.valPath=${data}`];
+  const options = `task.options={reward: module, module: ${reward}}`;
+  const more = ['data.valMaxSamples=10', 'rollout.valKwargs.n=2', '--outcomes', file];
+  const { status, stdout, told } = await start('eval', run, ...task, options, ...more);
+  expect(status, told).toBe(0);
+  const { tries } = JSON.parse(readFileSync(file, 'utf8')) as { tries: (number | null)[][] };
+  const known = tries.filter((outcomes): outcomes is number[] => !outcomes.includes(null));
+  expect(known.length % 10).not.toBe(0); // some are left out, some are not
+  const { mean, low, high } = passInterval(known);
+  expect(stdout).toContain(`${known.length} problems: pass@1 ${mean.toFixed(3)},`);
+  expect(stdout).toContain(`over problems: ${low.toFixed(3)} to ${high.toFixed(3)}\n`);
+  expect(stdout).toMatch(new RegExp(`left out, because an outcome is unknown: ${10 - known.length} more problems?\n`));
+});
+
 test('the outcomes of eval are in the order of the tries, not in that in which they end', async () => {
   const reward = join(root, 'reward.js');
   // A reward in which tries of odd length are right, and are scored much later than the others.
@@ -281,6 +306,7 @@ test('train: a run folder is resumed, wherever it is; a checkpoint is resumed fr
   expect(existsSync(`${moved}-1`)).toBe(false);
   const from = await start('train', join(moved, 'checkpoints', 'step-1'), 'trainer.totalTrainingSteps=2');
   expect(from.told).toMatch(/resumed from step 1/);
+  expect(from.told).toContain('the logs of 2 later steps were deleted, because the run repeats them');
   const again = await start('train', join(moved, 'config.yaml'), 'trainer.totalTrainingSteps=1', 'name=again');
   expect(again.told).toContain(
     `config.yaml is only the config: training starts again from the run's start model. To resume the run instead, give ${moved}.`,
@@ -305,6 +331,31 @@ test('compare: a complete run is not run again if its config has a removed key, 
   const { told } = await start(...args);
   expect(told).toContain('run 1/1: grpo-seed-1 is complete');
   expect((await start(...args, 'actor.optim.lr=1e-4')).told).not.toContain('is complete');
+});
+
+test('compare: a run of other files of the task is run again', async () => {
+  const out = mkdtempSync(join(root, 'compared-'));
+  const reward = join(out, 'reward.js');
+  const task = ['task.name=jsonl', 'task.path=examples/jsonl-task.jsonl'];
+  const options = `task.options={reward: module, module: ${reward}}`;
+  const settings = ['trainer.totalTrainingSteps=1', ...task, options];
+  const compared = async (score: string) => {
+    writeFileSync(reward, `export default ({ response }) => ${score};`);
+    const { told } = await start(
+      'compare',
+      run,
+      '--algorithms',
+      'grpo',
+      '--seeds',
+      '1',
+      '--out',
+      join(out, 'runs'),
+      ...settings,
+    );
+    return told.includes('grpo-seed-1 is complete');
+  };
+  expect([await compared('response.length'), await compared('response.length')]).toEqual([false, true]);
+  expect([await compared('-response.length'), await compared('-response.length')]).toEqual([false, true]);
 });
 
 test('a folder or config that is not of a run ends in a sentence', async () => {

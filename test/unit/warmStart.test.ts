@@ -77,6 +77,22 @@ test('a warm start of an earlier version of the task is trained again', async ()
   expect(said().at(-1)).toMatch(/^warm start: .*sft\.yaml again, because the task has changed$/);
 });
 
+test('a warm start on a data file is reused until the file changes', async () => {
+  const path = join(mkdtempSync(join(tmpdir(), 'webgrpo-warm-data-')), 'train.jsonl');
+  const write = (answer: string) => writeFileSync(path, `${JSON.stringify({ prompt: 'Say it.', answer })}\n`.repeat(2));
+  write('before');
+  const task = { name: 'jsonl', path };
+  const config = await warmStart(task, 3);
+  const folder = RunFolder.open(disk, join(config.trainer.defaultLocalDir, 'warm'));
+  const { task: read } = parseSftConfig(`name: x\ntask: ${JSON.stringify(task)}`, { source: 'x' });
+  await noteTask(folder, await openTask(read));
+  await withWarmStart(config);
+  expect(runSupervised).not.toHaveBeenCalled();
+  write('after');
+  await withWarmStart(config);
+  expect(runSupervised).toHaveBeenCalledTimes(1);
+});
+
 test('a warm start that was stopped or killed is trained again', async () => {
   for (const steps of [[], [2]]) {
     const config = await warmStart({}, ...steps);

@@ -27,6 +27,7 @@ import { RunFolder } from '../../runs/runFolder.ts';
 import { withRewardFiles } from '../run/rewardFiles.ts';
 import { runTraining } from './train.ts';
 import { plural } from '../../ui/format.ts';
+import { notedHash } from '../run/resume.ts';
 
 const ALGORITHMS = 'grpo,dr_grpo,dapo,gspo,cispo,sapo';
 
@@ -74,9 +75,9 @@ export const compare: Command = {
       });
     const configs = algorithms.map((name) => Array.from({ length: seeds }, (_, i) => configOf(name, i + 1)));
     using _ = holdFolder(out);
-    const problems = await heldOutProblems(base);
-    const write = () => writeComparison({ out, base, configs, target, problems });
-    const stopped = await trainAll(configs, write);
+    const { problems, sha256 } = await heldOutProblems(base);
+    const write = () => writeComparison({ out, base, configs, target, problems, sha256 });
+    const stopped = await trainAll(configs, sha256, write);
     const result = await write();
     if (stopped) say('Stopped and saved. Run the same command again to resume.');
     io.text(`${result.markdown}\n\n  page: ${result.page}`);
@@ -125,10 +126,14 @@ const folderOf = (config: TrainConfig): string => join(config.trainer.defaultLoc
  * Trains all algorithms with one seed before the next seed, so that an interrupted comparison has runs of every algorithm. Returns true if
  * a signal stopped it.
  */
-async function trainAll(configs: readonly TrainConfig[][], afterRun: () => Promise<unknown>): Promise<boolean> {
+async function trainAll(
+  configs: readonly TrainConfig[][],
+  sha256: string | undefined,
+  afterRun: () => Promise<unknown>,
+): Promise<boolean> {
   const order = configs[0].flatMap((_, i) => configs.map((seeds) => seeds[i]));
   for (const [i, config] of order.entries()) {
-    const state = await stateOf(config);
+    const state = await stateOf(config, sha256);
     const line = `run ${i + 1}/${order.length}: ${config.name}`;
     say(state === 'complete' ? `${line} is complete` : line);
     if (state === 'complete') continue;
@@ -141,11 +146,11 @@ async function trainAll(configs: readonly TrainConfig[][], afterRun: () => Promi
 
 /**
  * Returns 'complete' for a finished run; otherwise the checkpoint to resume from. Undefined if the run's folder belongs to another config
- * or has no checkpoint.
+ * or to other files of the task, or has no checkpoint.
  */
-async function stateOf(config: TrainConfig): Promise<string | undefined> {
+async function stateOf(config: TrainConfig, sha256: string | undefined): Promise<string | undefined> {
   const folder = RunFolder.open(disk, folderOf(config));
-  if (!(await isOf(folder, config))) return undefined;
+  if (!(await isOf(folder, config, sha256))) return undefined;
   const last = (await folder.metrics()).at(-1);
   const done = last && last['training/global_step'] >= config.trainer.totalTrainingSteps;
   if (done || (last && goalReached(config, last, false) !== undefined)) return 'complete';
@@ -155,12 +160,14 @@ async function stateOf(config: TrainConfig): Promise<string | undefined> {
 
 /**
  * Returns the number of problems that pass@1 is measured on: those of the first held-out set, which can be fewer than data.valMaxSamples.
+ * Also returns the SHA-256 of the task's files, if it has any.
  */
-async function heldOutProblems({ task: given, data, reward }: TrainConfig): Promise<number> {
+async function heldOutProblems({ task: given, data, reward }: TrainConfig) {
   const task = await openTask(given, reward);
-  const problems = await task.heldOut(data.valMaxSamples);
+  const held = await task.heldOut(data.valMaxSamples);
   task.close?.();
-  return problems.filter(({ dataSource }) => dataSource === problems[0].dataSource).length;
+  const problems = held.filter(({ dataSource }) => dataSource === held[0].dataSource).length;
+  return { problems, sha256: task.sha256 };
 }
 
 interface Written {
@@ -169,11 +176,13 @@ interface Written {
   configs: readonly TrainConfig[][];
   target: number;
   problems: number;
+  /** SHA-256 of the task's files, if it has any. */
+  sha256: string | undefined;
 }
 
 /** Writes compare.html, compare.json and compare.md from the metrics that the runs have logged so far. */
-async function writeComparison({ out, base, configs, target, problems }: Written) {
-  const all = await Promise.all(configs.map(async (seeds) => ({ ...(await runsOf(seeds)), problems })));
+async function writeComparison({ out, base, configs, target, problems, sha256 }: Written) {
+  const all = await Promise.all(configs.map(async (seeds) => ({ ...(await runsOf(seeds, sha256)), problems })));
   const rows = comparedRows(all, target);
   const { trainBatchSize } = base.data;
   const { lr } = base.actor.optim;
@@ -191,10 +200,10 @@ async function writeComparison({ out, base, configs, target, problems }: Written
   return { page, table, rows, markdown };
 }
 
-async function runsOf(seeds: readonly TrainConfig[]): Promise<AlgorithmRuns> {
+async function runsOf(seeds: readonly TrainConfig[], sha256: string | undefined): Promise<AlgorithmRuns> {
   const [config] = seeds;
   const { actor, algorithm } = config;
-  const histories = await Promise.all(seeds.map(historyOf));
+  const histories = await Promise.all(seeds.map((one) => historyOf(one, sha256)));
   return {
     algorithm: algorithm.name,
     config,
@@ -205,18 +214,18 @@ async function runsOf(seeds: readonly TrainConfig[]): Promise<AlgorithmRuns> {
 }
 
 /** Returns the metrics of the run with this config; none if its folder has a run of another config. */
-async function historyOf(config: TrainConfig) {
+async function historyOf(config: TrainConfig, sha256: string | undefined) {
   const folder = RunFolder.open(disk, folderOf(config));
-  return (await isOf(folder, config)) ? folder.metrics() : [];
+  return (await isOf(folder, config, sha256)) ? folder.metrics() : [];
 }
 
 /**
- * True if the folder has a run of this config, also if an earlier version of webgrpo wrote it. Values that the run itself has set, such as
- * a learning rate of auto, do not count.
+ * True if the folder has a run of this config and of these files of the task, also if an earlier version of webgrpo wrote it. Values that
+ * the run itself has set, such as a learning rate of auto, do not count.
  */
-async function isOf(folder: RunFolder, asked: TrainConfig): Promise<boolean> {
+async function isOf(folder: RunFolder, asked: TrainConfig, sha256: string | undefined): Promise<boolean> {
   const path = folder.file('config.yaml');
-  if (!existsSync(path)) return false;
+  if (!existsSync(path) || (await notedHash(folder.file('task.json'))) !== sha256) return false;
   const config = await withRewardFiles(asked);
   const set = completedKeys(config);
   return changedKeys(await readText(path), config).every(({ key }) => set.includes(key));

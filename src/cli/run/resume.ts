@@ -89,13 +89,18 @@ export async function noteTask(
   if (sha256 === undefined) return;
   const path = folder.file('task.json');
   const earlier = from === undefined ? path : join(runFolderOfCheckpoint(from), 'task.json');
-  const before = existsSync(earlier) ? ((await readJsonFile(earlier)) as { sha256?: string }).sha256 : undefined;
+  const before = await notedHash(earlier);
   if (before !== undefined && before !== sha256)
     say(
       `the files of task ${name} have changed since the run started: SHA-256 ${sha256.slice(0, 12)}..., not ` +
         `${before.slice(0, 12)}.... Problems that were trained on can return.`,
     );
   await folder.files.write(path, `${JSON.stringify({ name, sha256 }, null, 2)}\n`);
+}
+
+/** Returns the SHA-256 in a task.json; undefined if the file does not exist. */
+export async function notedHash(path: string): Promise<string | undefined> {
+  return existsSync(path) ? ((await readJsonFile(path)) as { sha256?: string }).sha256 : undefined;
 }
 
 const RESUME_KEYS = /^trainer\.resume(Mode|FromPath)?=/;

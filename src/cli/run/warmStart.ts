@@ -7,12 +7,13 @@ import { parseSftConfig, type SftConfig } from '../../extensions/sft/index.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { InputError } from '../../errors.ts';
 import { checkCheckpoint } from '../../runs/checkpointFolder.ts';
-import { disk, readJsonFile, readText } from '../files.ts';
+import { disk, readText } from '../files.ts';
 import { holdFolder } from '../process/heldFolder.ts';
 import { runOf } from './namedRun.ts';
 import { openTask } from './openTask.ts';
 import { say } from './progress.ts';
 import { runSupervised, supervisedFolder } from './supervised.ts';
+import { notedHash } from './resume.ts';
 
 /**
  * If `model.path` is the config of a supervised run, replaces it by the final checkpoint of that run, whose folder is next to the training
@@ -38,19 +39,17 @@ async function make(config: SftConfig, source: string, sha256: string | undefine
   await runSupervised(held.files, config);
 }
 
-/** Returns the SHA-256 of the task module's files; undefined for a shipped task. */
+/** Returns the SHA-256 of the files of the task's module or data; undefined for a task that has none. */
 async function taskHash({ task }: SftConfig): Promise<string | undefined> {
-  if (task.module === undefined) return undefined;
   const opened = await openTask(task);
   opened.close?.();
   return opened.sha256;
 }
 
-/** True if the existing supervised run was trained on this version of the task module. */
+/** True if the existing supervised run was trained on this version of the task's files. */
 async function isOfTask(config: SftConfig, sha256: string | undefined): Promise<boolean> {
   const file = join(supervisedFolder(config), 'task.json');
-  const made = existsSync(file) ? ((await readJsonFile(file)) as { sha256?: string }).sha256 : undefined;
-  return made === sha256;
+  return (await notedHash(file)) === sha256;
 }
 
 /** True if a supervised run with exactly this config and task has finished: its last checkpoint exists and is intact. */
