@@ -139,21 +139,26 @@ function rewardMetrics(rewards: readonly Reward[]): Metrics {
 
 /**
  * Returns metrics over groups: `frac_reward_zero_std` (no signal: all scores equal), `solved/none`, `solved/some`,
- * `solved/all` (shares by acc), and the mean std of a group's scores.
+ * `solved/all` (shares by acc of the groups whose outcomes are known; absent without any), and the mean std of a
+ * group's scores.
  */
 export function groupMetrics(rewards: readonly Reward[], groups: ArrayLike<GroupId>): Metrics {
   const scores = rewards.map((r) => r.score);
   const members = indicesByGroup(scores, groups);
   if (members.length === 0) return {};
   const spreads = members.map((indices) => std(indices.map((i) => scores[i])));
-  const solved = members.map((indices) => mean(indices.map((i) => (rewards[i].acc >= 1 ? 1 : 0))));
+  const accs = members.map((indices) => indices.map((i) => rewards[i].acc));
+  const known = accs.filter((values) => !values.some(Number.isNaN));
+  const solved = known.map((values) => mean(values.map((acc) => (acc >= 1 ? 1 : 0))));
   const share = (of: readonly boolean[]): number => of.filter(Boolean).length / of.length;
   return {
     frac_reward_zero_std: share(members.map((indices) => indices.every((i) => scores[i] === scores[indices[0]]))),
     'critic/group_std/mean': mean(spreads),
-    'solved/none': share(solved.map((s) => s === 0)),
-    'solved/some': share(solved.map((s) => s > 0 && s < 1)),
-    'solved/all': share(solved.map((s) => s === 1)),
+    ...(solved.length > 0 && {
+      'solved/none': share(solved.map((s) => s === 0)),
+      'solved/some': share(solved.map((s) => s > 0 && s < 1)),
+      'solved/all': share(solved.map((s) => s === 1)),
+    }),
   };
 }
 

@@ -18,11 +18,11 @@ export function explainLoss(metrics: Metrics, n?: number): string | undefined {
   // The rewards of a group with one sample have no spread, so a zero advantage does not mean that the problem has no signal.
   if (n === 1)
     return `${shown}. With one try per prompt (rollout.n 1) the advantage is the reward (grpo, rloo): no try is compared with another. ${MEASURE}`;
-  if (silent >= MOSTLY_SILENT)
-    return (
-      `${shown}: in ${percent(silent)} of the groups all tries earn the same (${percent(metrics['solved/all'] ?? 0)} solve ` +
-      'every one), so there is little left to learn from.'
-    );
+  if (silent >= MOSTLY_SILENT) {
+    const solved = metrics['solved/all']; // absent if outcomes are unknown
+    const share = solved === undefined ? '' : ` (${percent(solved)} solve every one)`;
+    return `${shown}: in ${percent(silent)} of the groups all tries earn the same${share}, so there is little left to learn from.`;
+  }
   const perToken = metrics['critic/advantages/mean'] ?? 0;
   if (Math.abs(loss) > 0.1 * size)
     return Math.abs(loss + perToken) > 0.1 * size ? `${shown}${MOVED}` : `${shown}${LENGTHS}`;

@@ -94,6 +94,15 @@ test('groups without signal and solved shares', () => {
   expect([metrics['solved/none'], metrics['solved/some'], metrics['solved/all']]).toEqual([1 / 3, 1 / 3, 1 / 3]);
 });
 
+test('groups whose outcomes are unknown count as neither solved nor unsolved', () => {
+  const unknown = { score: 1, acc: NaN };
+  const none = groupMetrics([unknown, unknown, { score: 2, acc: NaN }, unknown], [1, 1, 2, 2]);
+  expect(none).toEqual({ frac_reward_zero_std: 0.5, 'critic/group_std/mean': expect.closeTo(0.354, 3) });
+  const [right, wrong] = [1, 0].map((acc) => ({ score: acc, acc }));
+  const some = groupMetrics([unknown, right, right, right, wrong, right], [1, 1, 2, 2, 3, 3]);
+  expect(some).toMatchObject({ 'solved/none': 0, 'solved/some': 0.5, 'solved/all': 0.5 });
+});
+
 test('probabilities, not logs, are compared', () => {
   const diff = rolloutProbsDiff([Math.log(0.5), Math.log(0.25)], [Math.log(0.5), Math.log(0.2)]);
   expect(diff['training/rollout_probs_diff_max']).toBeCloseTo(0.05, 12);
@@ -157,6 +166,7 @@ test('the explanation of the loss covers cancelled, silent and off-policy groups
   expect(explainLoss(base)).toMatch(
     /\u22120\.0004, as expected: .* mean \|advantage\| is 0\.70, and 75% of the groups/,
   );
+  expect(explainLoss({ ...base, frac_reward_zero_std: 0.95 })).toMatch(/all tries earn the same, so there is little/);
   expect(explainLoss({ ...base, frac_reward_zero_std: 0.95, 'solved/all': 0.9 })).toMatch(
     /in 95% of the groups all tries earn the same \(90% solve every one\)/,
   );

@@ -366,6 +366,13 @@ describe('a missing reward', () => {
     expect(groupsWithSignal([known[0], missing, known[0]], 'score')).toEqual([]);
     expect(groupsWithSignal([known[0], missing, known[1]], 'score')).toHaveLength(3);
   });
+
+  test('a group whose outcomes are all unknown has a signal if its scores differ', () => {
+    const of = (score: number, acc: number) => sample([1], { score, acc });
+    expect(groupsWithSignal([of(1, NaN), of(2, NaN)], 'acc')).toHaveLength(2);
+    expect(groupsWithSignal([of(1, NaN), of(1, NaN)], 'acc')).toEqual([]);
+    expect(groupsWithSignal([of(1, 0), of(2, NaN), of(3, 0)], 'acc')).toEqual([]);
+  });
 });
 
 describe('rejection removes tokens from turns that were sampled, and moves no credit', () => {

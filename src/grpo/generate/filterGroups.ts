@@ -53,10 +53,13 @@ export class FilteredGroups implements SampleSource {
 
 /** Returns the samples of groups whose members do not all have the same `metric`. */
 export function groupsWithSignal(samples: Sample[], metric: 'acc' | 'score'): Sample[] {
-  const values = new Map<number, Set<number>>();
-  for (const { group, reward } of samples) {
-    if (!values.has(group)) values.set(group, new Set());
-    if (!Number.isNaN(reward[metric])) values.get(group)!.add(reward[metric]);
-  }
-  return samples.filter(({ group }) => values.get(group)!.size > 1);
+  const known = (group: number, of: 'acc' | 'score') =>
+    new Set(
+      samples.flatMap(({ group: own, reward }) => (own === group && !Number.isNaN(reward[of]) ? [reward[of]] : [])),
+    );
+  const withSignal = [...new Set(samples.map(({ group }) => group))].filter((group) => {
+    const values = known(group, metric);
+    return (values.size > 0 ? values : known(group, 'score')).size > 1;
+  });
+  return samples.filter(({ group }) => withSignal.includes(group));
 }

@@ -64,7 +64,10 @@ export const algorithm = part({
         why: 'Replace groups whose samples all have the same score (DAPO). The default comes from algorithm.name.',
         verl: '=',
       }),
-      metric: choice('acc', ['acc', 'score'], { why: 'Value that must differ within a group.', verl: '=' }),
+      metric: choice('acc', ['acc', 'score'], {
+        why: 'Value that must differ within a group. A group whose outcomes (acc) are all unknown needs different scores.',
+        verl: '=',
+      }),
       maxNumGenBatches: count(10, 'batches', {
         why: 'Maximum number of batches generated to fill one batch. After that many, the step trains on the groups that it has.',
         verl: '=',
