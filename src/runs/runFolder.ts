@@ -156,6 +156,13 @@ export class RunFolder {
     }
   }
 
+  /** Returns trainer.totalTrainingSteps of each config that `keepConfig` has kept. */
+  async keptSteps(): Promise<number[]> {
+    const names = (await this.files.list(this.path)).filter((name) => /^config-\d+\.yaml$/.test(name));
+    const texts = await Promise.all(names.map((name) => readFileText(this.files, this.file(name))));
+    return texts.flatMap((text) => /^ +totalTrainingSteps: (\d+)$/m.exec(text)?.slice(1).map(Number) ?? []);
+  }
+
   private async writeConfig(config: unknown): Promise<void> {
     await this.files.write(this.file('config.yaml'), stringify(config));
   }

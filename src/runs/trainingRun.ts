@@ -307,7 +307,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
     const checkpoint = await checkpoints.loadTrainerCheckpoint(files, from, this.#note);
     const step = (this.#step = checkpoint.state.step);
     const changes = (await this.#host.changesSince?.(from, step)) ?? [];
-    this.#isChanged = changes.length > 0;
+    this.#isChanged ||= changes.length > 0; // also after a device was lost, when the folder has the new config
     changes.forEach(this.#note);
     await trainer.restore(checkpoint).catch((error: unknown) => {
       if (!(error instanceof InputError)) throw error;
@@ -329,8 +329,14 @@ export class TrainingRun<S extends RunSession = RunSession> {
     const isOwn = this.#isOwn;
     if (isOwn) {
       if (this.#isChanged) this.#note(`the earlier config was saved as ${await folder.keepConfig()}`);
+      const before = await folder.metrics();
       await RunFolder.reopen(files, path, step, config);
       this.history = await folder.metrics();
+      const dropped = before.filter((line) => line['training/global_step'] > step).length;
+      if (dropped > 0)
+        this.#note(
+          `the logs of ${dropped} later step${dropped === 1 ? '' : 's'} were deleted, because the run repeats them`,
+        );
       if (!behind) this.#savedStep = step;
     } else {
       const { moved } = await RunFolder.create(files, path, config);
@@ -341,7 +347,8 @@ export class TrainingRun<S extends RunSession = RunSession> {
     if (behind) return;
     // The next checkpoint replaces the checkpoint that an interrupted run saved only to resume from. It does not replace the last
     // checkpoint of a finished run whose number of steps was raised since.
-    const isPassing = !this.#isChanged && !config.trainer.stopWhen && !this.#isAsked(this.#savedStep);
+    const wasLast = (await folder.keptSteps()).includes(this.#savedStep);
+    const isPassing = !this.#isChanged && !wasLast && !config.trainer.stopWhen && !this.#isAsked(this.#savedStep);
     const passing = isPassing ? this.#savedStep : undefined;
     this.kept = await KeptCheckpoints.open(folder, config.trainer, { history: this.history, passing });
   }

@@ -347,6 +347,18 @@ test('a second signal ends the process immediately', async () => {
   expect((await running.done).status).toBe(3);
 });
 
+test('the last checkpoint of a finished run stays if the extension of the run was killed before its first save', async () => {
+  expect((await train('name=longer', 'trainer.totalTrainingSteps=2')).status).toBe(0);
+  const config = readFileSync(inRun('longer', 'config.yaml'), 'utf8');
+  // The killed extension left these two files.
+  writeFileSync(inRun('longer', 'config-1.yaml'), config);
+  writeFileSync(inRun('longer', 'config.yaml'), config.replace('totalTrainingSteps: 2', 'totalTrainingSteps: 4'));
+  const extended = await train('name=longer', 'trainer.totalTrainingSteps=4', 'trainer.resumeMode=auto');
+  expect(extended.status).toBe(0);
+  expect(extended.said).toContain(`resumed from step 2: ${inRun('longer', 'checkpoints', 'step-2')}`);
+  expect(checkpointsOf('longer')).toEqual(['step-2', 'step-4']);
+});
+
 test('a run whose device is lost continues on a new one, with the results of an undisturbed run', async () => {
   const four = ['trainer.totalTrainingSteps=4', 'trainer.saveFreq=2'];
   await train('name=unbroken', ...four);
