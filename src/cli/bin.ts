@@ -33,10 +33,21 @@ process.once('beforeExit', () => {
   process.exit(2);
 });
 
-// The run continues without its output if the terminal was closed, or if the reader of a pipe (such as head) has ended.
-for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
+// The run continues without its output if the terminal was closed, or if the reader of a pipe (such as head) has ended. Any other failure,
+// such as a full disk, loses a result that was asked for.
+let lost: NodeJS.ErrnoException | undefined;
+process.stderr.on('error', () => {});
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (!['EPIPE', 'EIO'].includes(error.code ?? '')) lost ??= error;
+});
 
 const code = await main(process.argv.slice(2));
 isRunning = false;
 // Dawn's threads would keep the process alive, so exit explicitly once the output is flushed.
-process.stdout.write('', () => process.exit(code));
+// The event of a failed write comes after the callback of the write.
+process.stdout.write('', () =>
+  setImmediate(() => {
+    if (lost) writeSync(2, `The output could not be written: ${lost.message}. Free space, or write it elsewhere.\n`);
+    process.exit(lost ? 1 : code);
+  }),
+);

@@ -174,6 +174,18 @@ test.runIf(process.platform === 'linux')('a missing driver', async () => {
   expect(status).toBe(2);
 });
 
+// Only Linux has a file that is always full.
+test.runIf(process.platform === 'linux')('a result that cannot be written is a failure', async () => {
+  const child = spawn('sh', [
+    '-c',
+    'exec "$0" scripts/webgrpo.mjs config trainer --json > /dev/full',
+    process.execPath,
+  ]);
+  const [stderr, [status]] = await Promise.all([text(child.stderr), once(child, 'exit')]);
+  expect(stderr).toMatch(/^The output could not be written: ENOSPC.*\. Free space, or write it elsewhere\.$/m);
+  expect(status).toBe(1);
+});
+
 test('help and version', async () => {
   const version = (JSON.parse(readFileSync('package.json', 'utf8')) as { version: string }).version;
   const printed = async (...args: string[]) => (await webgrpo(args)).stdout;

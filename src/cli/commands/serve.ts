@@ -67,6 +67,11 @@ export const serve: Command = {
     const { text, ...options } = await openTraining(named, overrides);
     const parsed = parseTrainConfig(text, { ...options, note: say });
     const isEvaluated = flags['evaluate'] === true;
+    if (isEvaluated && parsed.trainer.testFreq === 0)
+      throw new InputError(
+        '--evaluate evaluates every trainer.testFreq steps, which is 0, as in the config of a run that was served without ' +
+          '--evaluate. Give trainer.testFreq=N too.',
+      );
     const config = isEvaluated ? parsed : withoutEvaluations(parsed, options.source);
     checkConfig(config); // before the model is read
     const settings = { ...readSettings(flags, lists), isEvaluated };

@@ -21,9 +21,9 @@ export const sft: Command = {
     const { source, text } = await openConfig(oneFile(positionals, 'config'));
     const config = parseSftConfig(text, { source, overrides });
     using held = holdFolder(supervisedFolder(config));
-    const { folder, losses, model } = await runSupervised(held.files, config);
+    const { folder, losses, model, logEvaluation } = await runSupervised(held.files, config);
     const after = await evaluateSupervised(config, model);
-    await folder.appendMetrics({ 'training/global_step': losses.length, ...after });
+    await logEvaluation(after);
     io.text(
       `  ${plural(losses.length, 'step')}: loss ${losses[0]?.toFixed(3)} -> ${losses.at(-1)?.toFixed(3)}, ` +
         `pass@1 ${passAt1(after)?.toFixed(3)}, greedy ${greedyAcc(after)?.toFixed(3)}\n  model: ${folder.path}`,

@@ -36,6 +36,7 @@ import { noteTask } from './resume.ts';
 import { say, whileEvaluating, whileWorking } from './progress.ts';
 import { modelFiles } from '../../runs/checkpointFolder.ts';
 import type { FileSystem } from '../../runs/fileSystem.ts';
+import { amended } from '../../runs/amended.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
 import { checkPositions, checkTokenizer, openEngine, withChatTemplate } from './session.ts';
 import { openTrackers } from './trackers.ts';
@@ -45,6 +46,8 @@ interface SupervisedRun {
   folder: RunFolder;
   model: LoadedModel;
   losses: number[];
+  /** Adds the metrics of an evaluation to the last step, in the run folder and in the trackers. */
+  logEvaluation(metrics: Metrics): Promise<void>;
 }
 
 /** Returns the run folder of a supervised config. */
@@ -64,8 +67,7 @@ export async function runSupervised(files: FileSystem, config: SftConfig): Promi
     const { folder, moved } = await RunFolder.create(files, supervisedFolder(config), config);
     if (moved) say(`an earlier run of that name was renamed to ${moved}`);
     await noteTask(folder, task);
-    const losses = await runSft(config, model, folder, task);
-    return { folder, model, losses };
+    return { folder, model, ...(await runSft(config, model, folder, task)) };
   });
 }
 
@@ -126,8 +128,13 @@ async function trainTokenizer(config: SftConfig) {
   return closing(await openTask(task), (opened) => generatedTokenizer(config, opened));
 }
 
-/** Trains, writes metrics and the final checkpoint, and puts the trained weights into `model`. Returns the loss of each step. */
-async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder, task: Task): Promise<number[]> {
+/** Trains, writes metrics and the final checkpoint, and puts the trained weights into `model`. */
+async function runSft(
+  config: SftConfig,
+  model: LoadedModel,
+  folder: RunFolder,
+  task: Task,
+): Promise<Pick<SupervisedRun, 'losses' | 'logEvaluation'>> {
   const { engine: name, data, trainer } = config;
   const engine = await openEngine(model, {
     engine: name,
@@ -174,7 +181,13 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder, 
         `Stopped after step ${losses.length} of ${trainer.totalTrainingSteps} of the supervised run. Its model is in ` +
           `${folder.checkpoint(losses.length)}. A supervised run cannot resume: the same command restarts it.`,
       );
-    return losses;
+    const logEvaluation = async (evaluated: Metrics) => {
+      const metrics = { 'training/global_step': losses.length, ...evaluated };
+      const lines = amended(history, metrics);
+      await folder.writeMetrics(lines);
+      for (const tracker of trackers) await tracker.log(metrics, lines);
+    };
+    return { losses, logEvaluation };
   } finally {
     removeHandler();
     engine.destroy();
