@@ -3,8 +3,18 @@
  * in an empty folder, and the files of the tarball.
  */
 
-import { execFileSync, spawn, spawnSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { spawn, spawnSync } from 'node:child_process';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { expect, type Page } from '@playwright/test';
@@ -16,8 +26,19 @@ let project: string;
 let installed: string;
 let tarball: string;
 
-const run = (command: string, args: string[], cwd: string) =>
-  execFileSync(command, args, { cwd, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+/** Runs a command and returns its standard output. Throws with its output if it fails. */
+function run(command: string, args: string[], cwd: string): string {
+  const { status, stdout, stderr } = spawnSync(command, args, {
+    cwd,
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  if (status !== 0)
+    throw new Error(
+      `${[command, ...args].join(' ')} ended with ${status}:\n${stdout.slice(-2000)}${stderr.slice(-2000)}`,
+    );
+  return stdout;
+}
 
 /** Returns the code block of README that follows a marker. */
 function exampleOf(marker: string): string {
@@ -139,6 +160,9 @@ for (const [moduleResolution, module] of [
     const all = `export const all: object[] = [${entries.map((_, i) => `entry${i}`).join(', ')}];\n`;
     writeFileSync(join(folder, 'entries.ts'), imports.join('') + all);
     writeFileSync(join(folder, 'inputs.ts'), inputsCheck('../node_modules/webgrpo/dist/types'));
+    // inputs.ts imports valibot, which npm puts into webgrpo's own folder if another package of the project excludes its version.
+    const [own, shared] = [installed, project].map((of) => join(of, 'node_modules', 'valibot'));
+    if (!existsSync(shared)) symlinkSync(own, shared, 'junction');
     const compilerOptions = {
       ...{ strict: true, skipLibCheck: false, noEmit: true, types: [], moduleResolution, module },
       ...{ allowImportingTsExtensions: true },
