@@ -72,3 +72,5 @@ try {
   say(error.message);
   process.exitCode = 2;
 }
+// A server of Vite can leave a watcher of files, which would keep the process alive.
+process.stdout.write('', () => process.exit());
