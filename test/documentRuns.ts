@@ -86,6 +86,7 @@ const SHORT = ['trainer.totalTrainingSteps=2', 'trainer.testFreq=1'];
 export function filled([command, ...words]: readonly string[], output: (name: string) => string): string[] {
   const values: Record<string, (value: string) => string> = {
     '--out': output,
+    '--kernels': output,
     '--port': () => '0',
     '--seeds': () => '1',
   };
