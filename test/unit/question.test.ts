@@ -1,5 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { questionOf } from '../../src/extensions/ask/question.ts';
+import { answer } from '../../src/extensions/ask/answer.ts';
+import { questionOf, questionTokens } from '../../src/extensions/ask/question.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
 import { gsm8kJsonlTask } from '../../src/extensions/tasks/gsm8k/jsonl.ts';
 import { trainProblem } from '../../src/tasks/gsm8k/task.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
@@ -32,6 +35,17 @@ describe('a question takes the place of a problem', () => {
     expect(messages).toEqual([{ role: 'system', content: 'S' }, asked]);
     const earlier: Message[] = [...messages, { role: 'assistant', content: '#### 1' }];
     expect((await questionOf(task, 'How many?', earlier)).messages).toEqual([...earlier, asked]);
+  });
+
+  test.each([true, false])('the prompt of an answer has schemas as in training: %s', async (toolSchemasInPrompt) => {
+    const config = resolveTrainConfig({
+      ...{ name: 't', model: { path: 'x' }, data: { maxPromptLength: 320, maxResponseLength: 64 } },
+      rollout: { multiTurn: { toolSchemasInPrompt } },
+    });
+    const [task, engine] = [gsm8kToolTask(), new ScriptedTurns(['#### 1'])];
+    const problem = await questionOf(task, 'How many?');
+    await answer({ config, task, tokenizer, rollout: engine, problem, key: [1, 1] });
+    expect(engine.requests[0].contextIds).toHaveLength(questionTokens({ config, task, tokenizer }, problem));
   });
 
   test('a question sets up no environment', async () => {
