@@ -38,7 +38,7 @@ process.once('beforeExit', () => {
 let lost: NodeJS.ErrnoException | undefined;
 process.stderr.on('error', () => {});
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (!['EPIPE', 'EIO'].includes(error.code ?? '')) lost ??= error;
+  if (!['EPIPE', 'EIO', 'EOF', 'ECONNRESET'].includes(error.code ?? '')) lost ??= error;
 });
 
 const code = await main(process.argv.slice(2));

@@ -288,7 +288,7 @@ export const CAUSES: readonly Cause[] = [
     name: 'kl-pulls-back',
     say: 'The KL to the reference holds the policy back',
     when: 'the weight of the KL (`actor.klLossCoef`, or `algorithm.klCtrl.klCoef` with `useKlInReward`) is at least 0.1, groups differ, and `critic/score/mean` has not risen',
-    change: 'Lower the weight to 0.001, or set it to 0.',
+    change: 'Lower the weight to 0.001, or leave the KL out (actor.useKlLoss=false, algorithm.useKlInReward=false).',
     settings: ['actor.klLossCoef', 'algorithm.useKlInReward', 'algorithm.klCtrl.klCoef'],
     hides: ['rate-too-low'],
     find: (run) => {

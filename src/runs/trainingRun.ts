@@ -307,7 +307,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
     const checkpoint = await checkpoints.loadTrainerCheckpoint(files, from, this.#note);
     const step = (this.#step = checkpoint.state.step);
     const changes = (await this.#host.changesSince?.(from, step)) ?? [];
-    this.#isChanged ||= changes.length > 0; // also after a device was lost, when the folder has the new config
+    this.#isChanged = changes.length > 0;
     changes.forEach(this.#note);
     await trainer.restore(checkpoint).catch((error: unknown) => {
       if (!(error instanceof InputError)) throw error;

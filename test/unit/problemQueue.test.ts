@@ -177,6 +177,12 @@ test('data.trainMaxSamples of a task that adapts: a resumed run has the problems
   const unlimited = wordQueue({ trainMaxSamples: 4 }, adapting());
   unlimited.parts['task'].restore(7);
   expect((await unlimited.take(1))[0].id).toBe('w0 of level 7');
+  // A resumed run without the limit takes the state of the task alone, and a state that is not there yet is not restored.
+  const free = wordQueue({}, adapting());
+  free.parts['task'].restore(saved);
+  expect((await free.take(1))[0].id).toBe('w0 of level 3');
+  free.parts['task'].restore({ ofTask: undefined, chosen: [] });
+  expect((await free.take(1))[0].id).toBe('w1 of level 3');
 });
 
 test('data.sampler difficulty: hard at most 0.25, easy above 0.75; weights 0.2, 1, 0.2, and 1 for unseen (prime-rl)', async () => {

@@ -281,7 +281,10 @@ test.each([
     /testFreq is 0, so nothing .* Give --evaluate too,/,
   ],
   [['trainer.metricForBestModel=val-core/x/acc/mean@1'], /testFreq is 0, so nothing .* Give --evaluate too,/],
-  [['--evaluate', 'trainer.testFreq=0'], /^--evaluate evaluates every trainer\.testFreq steps, which is 0,/],
+  [
+    ['--evaluate', 'trainer.testFreq=0', 'trainer.valBeforeTrain=false'],
+    /^--evaluate evaluates every trainer\.testFreq steps, which is 0,/,
+  ],
 ])('serve refuses %s before it opens the model', async (settings, message) => {
   const words = [...SMALL, 'name=refused', 'model.path=missing', ...settings];
   const run = new RunningCommand(['serve', 'configs/gsm8k-tool.yaml', ...words, '--port', '0'], {

@@ -98,7 +98,7 @@ async function evaluatedConfig(path: string, overrides: string[], flags: ParsedA
 
 /** Result of one held-out set. The interval is that of `passInterval`. */
 interface EvaluatedSet {
-  /** Number of problems of which all outcomes are known. The rates are over these. */
+  /** Number of problems of which all outcomes are known. pass@1 and its interval are over these. */
   problems: number;
   /** Number of other problems. */
   leftOut: number;

@@ -67,10 +67,10 @@ export const serve: Command = {
     const { text, ...options } = await openTraining(named, overrides);
     const parsed = parseTrainConfig(text, { ...options, note: say });
     const isEvaluated = flags['evaluate'] === true;
-    if (isEvaluated && parsed.trainer.testFreq === 0)
+    if (isEvaluated && parsed.trainer.testFreq === 0 && !parsed.trainer.valBeforeTrain)
       throw new InputError(
         '--evaluate evaluates every trainer.testFreq steps, which is 0, as in the config of a run that was served without ' +
-          '--evaluate. Give trainer.testFreq=N too.',
+          '--evaluate. Give trainer.testFreq=N, or trainer.valBeforeTrain=true for the start and the end alone.',
       );
     const config = isEvaluated ? parsed : withoutEvaluations(parsed, options.source);
     checkConfig(config); // before the model is read

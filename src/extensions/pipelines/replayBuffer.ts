@@ -1,6 +1,6 @@
 /**
  * Replay of earlier groups that had a signal (TRL's GRPOWithReplayBufferTrainer): a stored group replaces each group
- * whose scores are all equal. A stored sample keeps its tokens and the log-probs of the policy that sampled it. So the
+ * whose rewards without KL are all equal. A stored sample keeps its tokens and the log-probs of the policy that sampled it. So the
  * loss ratio compares the current policy with that older one, and clipping or rollout correction accounts for the
  * sample's age.
  */

@@ -133,7 +133,7 @@ export function addToRule(
   return {
     ...base,
     score: ruleWeight * base.score + score,
-    ...(base.turns && { turns: base.turns.map((turn) => ruleWeight * turn) }),
+    ...(Array.isArray(base.turns) && { turns: base.turns.map((turn) => ruleWeight * turn) }),
     extra: { ...base.extra, ...added },
     weights: {
       ...Object.fromEntries(Object.entries(own).map(([name, weight]) => [name, weight * ruleWeight])),

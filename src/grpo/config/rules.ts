@@ -187,6 +187,7 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
     keys: ['algorithm.replayBufferSize', 'algorithm.filterGroups.enable', 'algorithm.advEstimator'],
     when: ({ algorithm: { replayBufferSize, filterGroups, advEstimator } }) =>
       replayBufferSize > 0 && (filterGroups.enable === true || LEARNS_FROM_EQUAL.includes(advEstimator)),
+    ofTraining: true,
     say:
       'algorithm.replayBufferSize is {0}, which cannot be combined with algorithm.filterGroups, because that already replaces ' +
       `groups without a signal, nor with advEstimator ${LEARNS_FROM_EQUAL.join(', ')}, because these learn from groups of equal ` +
@@ -194,6 +195,7 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
   },
   {
     keys: ['reward.ruleWeight', 'reward.judge.weight', 'reward.model.path', 'reward.rubric'],
+    ofTraining: true,
     when: ({ reward }) => reward.ruleWeight !== 1 && !hasRewardModels(reward),
     say:
       "reward.ruleWeight is {0}, but no model's score is added to the task's. Leave it out, or set reward.judge.weight, " +

@@ -24,7 +24,12 @@ import { withLr } from '../update/learningRate.ts';
  */
 export function limitedTask(task: Task, { data }: TrainConfig): Task {
   const { trainMaxSamples: size = -1 } = data;
-  if (size < 0 || size >= (task.trainSize ?? Infinity)) return task;
+  /** Restores the task's own state, of a run with or without the limit. */
+  const restore = (state: unknown): void => {
+    const own = isLimitedState(state) ? state['ofTask'] : state;
+    if (own !== undefined) task.restore?.(own);
+  };
+  if (size < 0 || size >= (task.trainSize ?? Infinity)) return task.restore ? { ...task, restore } : task;
   let order = { key: '', indices: [] as number[] };
   const chosen = new Map<string, Problem | Promise<Problem>>();
   return {
@@ -51,14 +56,17 @@ export function limitedTask(task: Task, { data }: TrainConfig): Task {
         chosen: [...chosen].filter(([, problem]) => !(problem instanceof Promise)),
       }),
       restore(state: unknown) {
-        if (!isTree(state) || !Array.isArray(state['chosen'])) return task.restore?.(state); // of a run without the limit
-        task.restore?.(state['ofTask']);
+        restore(state);
         chosen.clear();
-        for (const [number, problem] of state['chosen'] as [string, Problem][]) chosen.set(number, problem);
+        if (isLimitedState(state)) for (const [number, problem] of state.chosen) chosen.set(number, problem);
       },
     }),
   };
 }
+
+/** True for a state of `limitedTask`, with the chosen problems by seed and number. */
+const isLimitedState = (state: unknown): state is Tree & { chosen: [string, Problem][] } =>
+  isTree(state) && Array.isArray(state['chosen']) && 'ofTask' in state;
 
 function orderOf(size: number, seed: number, epoch: number): number[] {
   if (epoch === 0) return Array.from({ length: size }, (_, i) => i);
