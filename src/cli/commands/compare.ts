@@ -75,7 +75,7 @@ export const compare: Command = {
       });
     const configs = algorithms.map((name) => Array.from({ length: seeds }, (_, i) => configOf(name, i + 1)));
     using _ = holdFolder(out);
-    const { problems, sha256 } = await heldOutProblems(base);
+    const { problems, sha256 } = await readTask(base);
     const write = () => writeComparison({ out, base, configs, target, problems, sha256 });
     const stopped = await trainAll(configs, sha256, write);
     const result = await write();
@@ -160,9 +160,9 @@ async function stateOf(config: TrainConfig, sha256: string | undefined): Promise
 
 /**
  * Returns the number of problems that pass@1 is measured on: those of the first held-out set, which can be fewer than data.valMaxSamples.
- * Also returns the SHA-256 of the task's files, if it has any.
+ * `sha256` is the digest of the task's files; undefined for a task without files.
  */
-async function heldOutProblems({ task: given, data, reward }: TrainConfig) {
+async function readTask({ task: given, data, reward }: TrainConfig) {
   const task = await openTask(given, reward);
   const held = await task.heldOut(data.valMaxSamples);
   task.close?.();

@@ -37,18 +37,18 @@ export function runOf(path: string): NamedRun | undefined {
 /** Returns the absolute path of a folder whose path does not end with its name, such as "." or ".."; otherwise the path itself. */
 const withName = (folder: string): string => (/^\.{0,2}$/.test(basename(folder)) ? resolve(folder) : folder);
 
-/** Returns the folder of the run that a path names; the path itself if it does not name a run. Prints `liveChangesNote`. */
+/** Returns the folder of the run that a path names; the path itself if it does not name a run. Prints `noteLiveChanges`. */
 export function runFolderOf(path: string): string {
   const folder = runOf(path)?.folder ?? path;
-  for (const note of liveChangesNote(folder)) say(note);
+  noteLiveChanges(folder);
   return folder;
 }
 
-/** Returns a note on a run of the page whose settings or rules were changed while it trained: config.yaml does not have them. */
-export function liveChangesNote(folder: string): string[] {
+/** Prints a note on a run of the page whose settings or rules were changed while it trained: config.yaml does not have them. */
+export function noteLiveChanges(folder: string): void {
   const file = join(folder, 'changes.jsonl');
-  if (!existsSync(file)) return [];
-  return [`${file} has settings or rules that were changed while the run trained. ${CONFIG} has those of its start.`];
+  if (!existsSync(file)) return;
+  say(`${file} has settings or rules that were changed while the run trained. ${CONFIG} has those of its start.`);
 }
 
 /**

@@ -24,7 +24,7 @@ import {
 import { onInterrupt } from '../process/interrupt.ts';
 import { isLarge, sayEstimate, sayPlan } from './plan.ts';
 import { Progress, repeatProgress, say, sayProgress, stepLine, timeLeft } from './progress.ts';
-import { liveChangesNote } from './namedRun.ts';
+import { noteLiveChanges } from './namedRun.ts';
 import { writeRunReport } from './reports.ts';
 import { changesSince, runFolderOfCheckpoint, noteTask, setLaterAside } from './resume.ts';
 import { openTrackers, type Tracker } from './trackers.ts';
@@ -101,7 +101,7 @@ class ShownRun implements RunHost<RunSession> {
   }
 
   changesSince(from: string, step: number): Promise<readonly string[]> {
-    for (const note of liveChangesNote(runFolderOfCheckpoint(from))) say(note);
+    noteLiveChanges(runFolderOfCheckpoint(from));
     return changesSince(from, this.#run.config, step);
   }
 

@@ -1,6 +1,5 @@
 /** Generates the answer to one problem as a training sample is generated. Reports tokens, tool calls and tool outputs as they arrive. */
 
-import { writesSchemas } from '../../rollout/agent/prompt.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { type AgentLoopOutput, runAgentLoop } from '../../rollout/agent/loop.ts';
 import type { AgentLoopInput } from '../../rollout/agent/types.ts';
@@ -39,8 +38,8 @@ let asked = 0;
 export function answer(options: AnswerOptions): Promise<AgentLoopOutput> {
   const { config, task, tokenizer, rollout, problem, key, greedy = false, contextLength } = options;
   const { signal, onTokens, onMessage } = options;
-  const { sampling, agent, limits } = generateOptions({ config, engine: { rollout, tokenizer }, task }, 0, 1);
-  const toolSchemasInPrompt = writesSchemas(config.rollout, tokenizer, problem);
+  const generation = { config, engine: { rollout, tokenizer }, task };
+  const { sampling, agent, limits, writesSchemas } = generateOptions(generation, 0, 1);
   const length = contextLength ?? limits.contextLength;
   return runAgentLoop({
     engine: rollout,
@@ -57,7 +56,7 @@ export function answer(options: AnswerOptions): Promise<AgentLoopOutput> {
       truncation: 'error',
     },
     ...agent,
-    toolSchemasInPrompt,
+    toolSchemasInPrompt: writesSchemas?.(problem) ?? false,
     ...(signal && { signal }),
     ...(onTokens && { onTokens }),
     ...(onMessage && { onMessage }),

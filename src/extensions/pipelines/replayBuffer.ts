@@ -1,8 +1,8 @@
 /**
  * Replay of earlier groups that had a signal (TRL's GRPOWithReplayBufferTrainer): a stored group replaces each group
- * whose rewards without KL are all equal. A stored sample keeps its tokens and the log-probs of the policy that sampled it. So the
- * loss ratio compares the current policy with that older one, and clipping or rollout correction accounts for the
- * sample's age.
+ * whose rewards without KL are all equal. A stored sample keeps its tokens and the log-probs of the policy that
+ * sampled it. So the loss ratio compares the current policy with that older one, and clipping or rollout correction
+ * accounts for the sample's age.
  */
 
 import { InputError } from '../../errors.ts';

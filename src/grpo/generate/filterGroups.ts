@@ -51,15 +51,17 @@ export class FilteredGroups implements SampleSource {
   }
 }
 
-/** Returns the samples of groups whose members do not all have the same `metric`. */
+/**
+ * Returns the samples of groups whose members do not all have the same `metric`. If no outcome (acc) of a group is
+ * known, its scores must differ.
+ */
 export function groupsWithSignal(samples: Sample[], metric: 'acc' | 'score'): Sample[] {
-  const known = (group: number, of: 'acc' | 'score') =>
-    new Set(
-      samples.flatMap(({ group: own, reward }) => (own === group && !Number.isNaN(reward[of]) ? [reward[of]] : [])),
-    );
-  const withSignal = [...new Set(samples.map(({ group }) => group))].filter((group) => {
-    const values = known(group, metric);
-    return (values.size > 0 ? values : known(group, 'score')).size > 1;
-  });
-  return samples.filter(({ group }) => withSignal.includes(group));
+  const known = (of: 'acc' | 'score') => {
+    const values = new Map<number, Set<number>>();
+    for (const { group, reward } of samples)
+      if (!Number.isNaN(reward[of])) values.set(group, (values.get(group) ?? new Set()).add(reward[of]));
+    return values;
+  };
+  const [values, scores] = [known(metric), known('score')];
+  return samples.filter(({ group }) => (values.get(group) ?? scores.get(group) ?? new Set()).size > 1);
 }
