@@ -277,7 +277,7 @@ async function newest(page: Page, chart: string): Promise<{ value: number; chang
 for (const preset of ['reward tool calls', 'reward length', 'reward guessing'])
   testInFull(`"${preset}" is cheated: the reward rises, and pass@1 falls`, async ({ page }) => {
     onlyOnReal();
-    await openPage(page, { steps: 40, 'trainer.testFreq': 10, 'data.valMaxSamples': 128 });
+    await openPage(page, { steps: 40, 'trainer.testFreq': 0, 'data.valMaxSamples': 128 });
     await page.getByRole('button', { name: 'Start' }).click();
     await page.getByRole('button', { name: 'Change reward, loss or tools during the run' }).click();
     const panel = page.getByRole('tabpanel', { name: 'Reward' });
