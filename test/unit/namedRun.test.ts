@@ -3,7 +3,7 @@
  */
 
 import { createHash } from 'node:crypto';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { beforeAll, expect, onTestFinished, test } from 'vitest';
@@ -122,6 +122,24 @@ test('eval leaves out problems with an unknown outcome, in the rate, the interva
   expect(stdout).toContain(`${known.length} problems: pass@1 ${mean.toFixed(3)},`);
   expect(stdout).toContain(`over problems: ${low.toFixed(3)} to ${high.toFixed(3)}\n`);
   expect(stdout).toMatch(new RegExp(`left out, because an outcome is unknown: ${10 - known.length} more problems?\n`));
+});
+
+test('eval prints "unknown" if no outcome is known; of a run that was changed while it trained it says so', async () => {
+  const reward = join(root, 'noOutcome.js');
+  writeFileSync(reward, 'export default () => ({ score: 1, acc: NaN });');
+  const changes = join(run, 'changes.jsonl');
+  writeFileSync(changes, '{"step":1,"key":"lr","from":0.001,"to":0.01}\n');
+  onTestFinished(() => rmSync(changes));
+  const task = ['task.name=jsonl', 'task.path=examples/jsonl-task.jsonl'];
+  const { status, stdout, told } = await start(
+    'eval',
+    run,
+    ...task,
+    `task.options={reward: module, module: ${reward}}`,
+  );
+  expect(status, told).toBe(0);
+  expect(stdout).toMatch(/0 problems: pass@1 unknown, greedy unknown\n {2}left out/);
+  expect(told).toContain(`${changes} has settings or rules that were changed while the run trained.`);
 });
 
 test('the outcomes of eval are in the order of the tries, not in that in which they end', async () => {

@@ -359,6 +359,10 @@ describe('a missing reward', () => {
 
   test('if all samples lack a reward, the step fails; if none does, there is no metric', () => {
     expect(() => stepTokens(configOf({}), [missing, missing])).toThrow("None of the step's 2 samples has a reward");
+    const unjudged = { ...missing, reward: { ...missing.reward, extra: { judge: 'not judged: too long', rule: 0 } } };
+    expect(() => stepTokens(configOf({}), [unjudged, missing])).toThrow(
+      'all scores are NaN (the first sample: judge: not judged: too long). Look',
+    );
     expect(stepTokens(configOf({}), known).metrics).toEqual({});
   });
 

@@ -51,9 +51,9 @@ export const evaluate: Command = {
         const [low, high] = set.passAt1Interval.map((end) => end.toFixed(3));
         const which = Object.keys(sets).length > 1 ? `${name}, ` : '';
         io.text(
-          `  ${config.model.path}, ${which}${plural(set.problems, 'problem')}: pass@1 ${set.passAt1?.toFixed(3)}, greedy ${set.greedy?.toFixed(3)}`,
+          `  ${config.model.path}, ${which}${plural(set.problems, 'problem')}: pass@1 ${rate(set.passAt1)}, greedy ${rate(set.greedy)}`,
         );
-        io.text(`  95% interval of pass@1, over problems: ${low} to ${high}`);
+        if (set.problems > 0) io.text(`  95% interval of pass@1, over problems: ${low} to ${high}`);
         if (set.leftOut > 0)
           io.text(`  left out, because an outcome is unknown: ${plural(set.leftOut, 'more problem')}`);
       }
@@ -95,6 +95,8 @@ async function evaluatedConfig(path: string, overrides: string[], flags: ParsedA
   config.model.loraRank = 0; // the evaluated checkpoint brings its own adapter, if any
   return config;
 }
+
+const rate = (value: number | undefined): string => value?.toFixed(3) ?? 'unknown';
 
 /** Result of one held-out set. The interval is that of `passInterval`. */
 interface EvaluatedSet {

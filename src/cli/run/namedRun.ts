@@ -69,8 +69,14 @@ export interface ConfigFile {
   run?: NamedRun;
 }
 
-/** Reads a config file, or the config.yaml of the run that the path names. Throws InputError. */
+/** Reads a config file, or the config.yaml of the run that the path names. Prints `noteLiveChanges`. Throws InputError. */
 export async function openConfig(path: string): Promise<ConfigFile> {
+  const file = await readConfig(path);
+  if (file.run) noteLiveChanges(file.run.folder);
+  return file;
+}
+
+async function readConfig(path: string): Promise<ConfigFile> {
   const run = runOf(path);
   const shipped = shippedPath(path);
   const isFolder = existsSync(shipped) && statSync(shipped).isDirectory();
@@ -83,14 +89,14 @@ export async function openConfig(path: string): Promise<ConfigFile> {
 }
 
 /**
- * Like `openConfig`, for commands that train. For a run folder or a checkpoint, adds overrides that resume the run in its own folder. For
+ * Like `openConfig`, for commands that train and print the note only if they resume. For a run folder or a checkpoint, adds overrides that resume the run in its own folder. For
  * the config.yaml of a run, adds the override that starts again from the run's start model.
  */
 export async function openTraining(
   path: string,
   given: readonly string[],
 ): Promise<ConfigFile & { overrides: string[] }> {
-  const file = await openConfig(path);
+  const file = await readConfig(path);
   const meant = file.run ? resumed(path, file.run) : [];
   if (file.run && basename(path) === CONFIG && !given.some((word) => word.startsWith('trainer.resume')))
     say(

@@ -189,8 +189,14 @@ function missingRewards(samples: readonly Sample[]): Metrics {
   const why =
     faults.length > 0
       ? `trainer.onError: skip skipped ${faults.length} samples, the first because: ${faults[0].message}`
-      : 'all scores are NaN.';
+      : `all scores are NaN${toldBy(samples[0])}.`;
   throw new InputError(`None of the step's ${missing} samples has a reward: ${why} Look at the task's reward.`);
+}
+
+/** Quotes the texts of a sample's reward: a reward that cannot score a sample says why in one of them. */
+function toldBy({ reward: { extra = {} } }: Sample): string {
+  const told = Object.entries(extra).filter(([, value]) => typeof value === 'string');
+  return told.length === 0 ? '' : ` (the first sample: ${told.map(([name, text]) => `${name}: ${text}`).join('; ')})`;
 }
 
 /**

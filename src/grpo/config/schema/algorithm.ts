@@ -76,7 +76,7 @@ export const algorithm = part({
     {},
   ),
   replayBufferSize: count(0, 'groups', {
-    why: 'Stored groups of earlier steps, which replace groups whose samples all have the same score (64 in TRL). 0 = off.',
+    why: 'Stored groups of earlier steps, which replace groups whose samples all have the same reward (64 in TRL). 0 = off.',
     min: 0,
   }),
   lengthPenalty: v.optional(
