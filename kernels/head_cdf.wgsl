@@ -72,13 +72,8 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
     below += massOf(base, chunk, chunk + BLOCK, lse);
     chunk += BLOCK;
   }
-  let before = below;
-  for (var j = chunk; j < token; j++) { below += exp(logits[base + j] * params.invT - lse); }
-  var through = below + exp(logits[base + token] * params.invT - lse);
-  // The last column of a block reaches to the next one, whose start is rounded otherwise.
-  if (token + 1u == chunk + BLOCK && token + 1u < min(owner * span + span, params.V)) {
-    through = before + massOf(base, chunk, chunk + BLOCK, lse);
-  }
+  let through = below + massOf(base, chunk, token + 1u, lse);
+  below += massOf(base, chunk, token, lse);
   cdf[e * 3u] = below;
   cdf[e * 3u + 1u] = through;
   cdf[e * 3u + 2u] = total;

@@ -1,9 +1,9 @@
 // Samples one token per live sequence and advances its state, so that decode steps can be enqueued without a read-back.
 //
 // The kept set is {j : z_j >= tau}, z = logits / T, where tau is the tightest of top-k (k-th largest), top-p (smallest
-// set whose mass reaches topP) and min-p (log minP below the maximum); ties with tau are kept. The token is the first j at
-// which the running mass of the kept set passes u * (kept mass), with u from pcg4d(key, position). So the sampled token depends
-// on the sequence's own key and position, and on nothing else in the batch.
+// set that has topP of the mass of top-k, as in vLLM and transformers) and min-p (log minP below the maximum); ties with
+// tau are kept. The token is the first j at which the running mass of the kept set passes u * (kept mass), with u from
+// pcg4d(key, position). So the sampled token depends on the sequence's own key and position, and on nothing else in the batch.
 //
 //   logits   [R, V]        row of live sequence i is logitRow[i]
 //   stats    [R, 2]        lse at temperature T (1 for greedy), entropy
@@ -121,14 +121,19 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   var token = topAt;
   var logMass = 0.0;
   if (!greedy) {
-    // tau by bisection over the ordered bits: the largest key with enough elements / mass at or above it.
+    // tau by bisection over the ordered bits: first the largest key with enough elements at or above it, then the largest with
+    // enough of their mass.
     let topK = control[slot * 8u + 4u];
     let topP = bitcast<f32>(control[slot * 8u + 5u]);
     let minP = bitcast<f32>(control[slot * 8u + 6u]);
     var tau = 0u;
+    var massOfTopK = 1.0;
     let byCount = topK > 0u && topK < params.V;
     let byMass = topP < 1.0;
-    if (byCount || byMass) {
+    for (var limit = select(1u, 0u, byCount); limit < select(1u, 2u, byMass); limit++) {
+      let goal = topP * massOfTopK;
+      let tauOfTopK = tau;
+      tau = 0u;
       for (var bit = 0x80000000u; bit > 0u; bit >>= 1u) {
         let candidate = tau | bit;
         var count = 0u;
@@ -145,12 +150,15 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
           for (var t = 1u; t < WG; t++) { partU[0] += partU[t]; partF[0] += partF[t]; }
         }
         workgroupBarrier();
-        // Raising tau must keep at least k elements and at least topP of the mass; the stricter limit wins.
-        let enoughCount = !byCount || partU[0] >= topK;
-        let enoughMass = !byMass || partF[0] >= topP;
+        let isEnough = select(partF[0] >= goal, partU[0] >= topK, limit == 0u);
+        let reached = partF[0];
         workgroupBarrier();
-        if ((byCount && enoughCount) || (byMass && enoughMass)) { tau = candidate; }
+        if (isEnough) {
+          tau = candidate;
+          if (limit == 0u) { massOfTopK = reached; }
+        }
       }
+      tau = max(tau, tauOfTopK);
     }
     let floor = bitcast<f32>(select(~top, top & 0x7fffffffu, (top & 0x80000000u) != 0u)) * scale + log(max(minP, 1e-30));
     let cut = byCount || byMass || minP > 0.0;
@@ -169,7 +177,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
       var before = 0.0;
       var t = 0u;
       while (t < WG - 1u && before + partF[t] <= goal) { before += partF[t]; t++; }
-      // Then the block, then the column; of its columns the last kept one if, added one after another, they round below the goal.
+      // Then the block, then the column. A block is summed from 0, as in massOf: next to the mass before it, a small term rounds to 0.
       let last = min(t * span + span, params.V);
       var chunk = min(t * span, params.V);
       while (last > chunk + BLOCK) {
@@ -178,12 +186,14 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
         before += ofBlock;
         chunk += BLOCK;
       }
+      var inBlock = 0.0;
       for (var j = chunk; j < min(chunk + BLOCK, last); j++) {
         let z = logits[base + j];
-        if (isKept(kept, z)) {
+        let p = exp(z * scale - lse);
+        if (isKept(kept, z) && p > 0.0) {
           token = j;
-          before += exp(z * scale - lse);
-          if (before > goal) { break; }
+          inBlock += p;
+          if (before + inBlock > goal) { break; }
         }
       }
       if (cut) { logMass = log(total); }

@@ -21,7 +21,7 @@ export interface SamplingParams {
   temperature: number;
   /** Sample from the k most likely tokens; 0 = off. */
   topK: number;
-  /** Sample from the smallest set of tokens whose probability mass reaches topP; 1 = off. */
+  /** Sample from the smallest set of tokens that has this share of the mass that topK keeps; 1 = off. */
   topP: number;
   /** Sample from tokens with p >= minP * max p; 0 = off. */
   minP: number;

@@ -197,6 +197,43 @@ test.each([2048 * 3 + 1, 49_152, ...(isFull ? [151_936] : [])])(
   },
 );
 
+test('tokens too small to change the running mass are all drawn, and a masked token never is', () => {
+  const V = 60 * 512;
+  // Half of the mass in column 0, little in the others; the last column of each block is masked, as a guide does it.
+  const logits = Float32Array.from({ length: V }, (_, j) =>
+    j % 512 === 511 ? -1e30 : Math.log(j === 0 ? 0.5 : j < 511 ? 0.5 / 510 : 2e-8),
+  );
+  const logProbs = logProbsOf(logits, 1);
+  const below = logProbs.map(
+    (
+      (sum) => (logp: number) =>
+        (sum += Math.exp(logp))
+    )(0),
+  );
+  const keys = Array.from({ length: 200_000 }, (_, i) => i).filter((key) => uniformOf([key, 3], 5) > 0.9995);
+  return withGpu(async (gpu) => {
+    const slots = keys.map((key): Slot => ({ key: [key, 3], control: PLAIN }));
+    const { draw, read } = arrange(gpu, { logits, V, slots, cap: 1 });
+    draw();
+    const { drawn } = await read();
+    const tokens = keys.map((_, i) => drawn[i * 3]);
+    for (const [i, token] of tokens.entries()) {
+      expect(token % 512, `draw ${i}`).not.toBe(511);
+      expect(Math.abs(below[token] - uniformOf([keys[i], 3], 5)), `draw ${i}`).toBeLessThan(3e-6);
+    }
+    expect(new Set(tokens.map((token) => token % 512)).size).toBeGreaterThan(tokens.length / 2);
+  });
+});
+
+test('top-p is a share of the mass that top-k keeps', () => {
+  const keptOf = (control: Partial<SamplingControl>) =>
+    keptTokens(Float64Array.of(0.3, 0.25, 0.15, 0.12, 0.1, 0.08).map(Math.log), { ...PLAIN, ...control }).indexOf(
+      false,
+    );
+  // 0.7 of the mass is kept by top-k, of which 0.75 is 0.525. Without top-k, 0.75 needs four tokens.
+  expect([keptOf({ topK: 3, topP: 0.75 }), keptOf({ topP: 0.75 }), keptOf({ topK: 3 })]).toEqual([2, 4, 3]);
+});
+
 test('ties with the k-th largest are kept, and negative logits are ordered', async () => {
   const logits = Float32Array.of(-1, -3, -1, -2, -5, -2, -2, -9, 0);
   const counts = await checkDraws(logits, { ...PLAIN, topK: 4 }, 300);

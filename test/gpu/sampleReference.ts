@@ -34,14 +34,19 @@ export function logProbsOf(logits: ArrayLike<number>, temperature: number): Floa
   return z.map((x) => x - lse);
 }
 
-/** Returns which tokens can be sampled: the tightest of top-k, top-p and min-p, including ties with the last one kept. */
+/**
+ * Returns which tokens can be sampled: the tightest of top-k, top-p and min-p, including ties with the last one kept. top-p is a share of
+ * the mass that top-k keeps.
+ */
 export function keptTokens(logProbs: Float64Array, { topK, topP, minP }: SamplingControl): boolean[] {
   const sorted = [...logProbs].sort((a, b) => b - a);
   let least = -Infinity;
   if (topK > 0 && topK < sorted.length) least = Math.max(least, sorted[topK - 1]);
   if (topP < 1) {
+    const kept = sorted.filter((logp) => logp >= least).map(Math.exp);
+    const goal = topP * kept.reduce((sum, p) => sum + p, 0);
     let mass = 0;
-    least = Math.max(least, sorted.find((logp) => (mass += Math.exp(logp)) >= topP) ?? -Infinity);
+    least = Math.max(least, sorted[kept.findIndex((p) => (mass += p) >= goal)] ?? -Infinity);
   }
   if (minP > 0) least = Math.max(least, sorted[0] + Math.log(minP));
   return Array.from(logProbs, (logp) => logp >= least);

@@ -89,7 +89,7 @@ const valKwargs = part({
   temperature: number(1, [0, 1e6], '', { why: '1 = the distribution of training; 0 = greedy.', verl: '=' }),
   topK: countOrOff(0, 'tokens', { why: 'Keep the k most likely tokens; 0 = off.', verl: '=' }),
   topP: number(1, [1e-6, 1], 'probability', {
-    why: 'Keep the fewest, most likely tokens whose probability mass reaches this; 1 = off.',
+    why: 'Keep the fewest, most likely tokens that have this share of the mass that topK keeps; 1 = off.',
     verl: '=',
   }),
   minP: number(0, SHARE, 'share of the largest probability', 'Keep tokens that have at least this share; 0 = off.'),
@@ -162,7 +162,7 @@ export const rollout = part({
     note: 'off is 0 here and in TRL, -1 in verl (also accepted here)',
   }),
   topP: number(1, [1e-6, 1], 'probability', {
-    why: 'Keep the fewest, most likely tokens whose probability mass reaches this; 1 = off.',
+    why: 'Keep the fewest, most likely tokens that have this share of the mass that topK keeps; 1 = off.',
     verl: '=',
     trl: 'top_p',
     live: true,
