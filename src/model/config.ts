@@ -257,9 +257,9 @@ function readBiases(json: Json, architecture: ModelConfig['architecture']) {
 
 /** Qwen's rule: layers from `max_window_layers` on use a sliding window, if `use_sliding_window` is true. */
 function slidingWindowInUse(json: Json, architecture: ModelConfig['architecture']): boolean {
-  if (typeof json['sliding_window'] !== 'number') return false;
-  if (architecture === 'LlamaForCausalLM') return true;
-  if (json['use_sliding_window'] !== true) return false;
+  const window = json['sliding_window'];
+  if (architecture === 'LlamaForCausalLM') return typeof window === 'number';
+  if (window === null || json['use_sliding_window'] !== true) return false; // a key that is absent stands for 4096 tokens
   const firstWindowed = json['max_window_layers'] ?? 28;
   return !(typeof firstWindowed === 'number' && firstWindowed >= Number(json['num_hidden_layers']));
 }

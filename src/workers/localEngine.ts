@@ -19,6 +19,7 @@ import { copiedWeights } from './checkpointEngine.ts';
 import type { DeviceSpec, EngineSpec } from './engineSpec.ts';
 import { checkBindings, checkPlan, fitted, otherBytes, type PlanItem, type Sizes, withAdvice } from './memoryPlan.ts';
 import {
+  checkPositions,
   JUDGE_OPTIONS,
   judgeLengths,
   policyOptions,
@@ -85,6 +86,7 @@ export async function createDeviceEngine(asked: DeviceSpec, around: Surroundings
     const maxBytes = cap ?? around.machineBytes ?? Infinity;
     const { adapter: adapterSummary, maxArenaBytes } = gpu;
     const sizes = fitted({ ...(await withOfferedDtype(asked)), adapterSummary, maxArenaBytes }, maxBytes);
+    checkPositions(sizes);
     const items = checkPlan(sizes, maxBytes);
     checkBindings(sizes, maxArenaBytes);
     gpu.maxBytes -= otherBytes(items);

@@ -75,6 +75,15 @@ type Lengths = Pick<DeviceSpec, 'judge' | 'judgePositions' | 'maxPositions' | 'c
 export const positionsOf = (spec: Lengths): number =>
   spec.judgeModel ? spec.maxPositions : Math.max(spec.maxPositions, judgedLength(spec, spec.config));
 
+/** Throws InputError if sequences in training and rollout may have more tokens than the model has positions. */
+export function checkPositions({ maxPositions, config: { maxPositionEmbeddings } }: Lengths): void {
+  if (maxPositions <= maxPositionEmbeddings) return;
+  throw new InputError(
+    `Sequences may have ${maxPositions} tokens, but the model has ${maxPositionEmbeddings} positions. Lower data.maxPromptLength or ` +
+      'data.maxResponseLength.',
+  );
+}
+
 /**
  * Returns the lengths of a judge with its own weights: of its longest sequence, and of a pass that judges a rubric (0 without a rubric).
  * Throws InputError if the model has fewer positions.

@@ -146,7 +146,12 @@ test('in a worker, judge and policy are kept apart', async () => {
   port2.close();
 });
 
-test('a judge longer than the positions of the model is refused', async () => {
+test('sequences longer than the positions of the model are refused: of the policy, and of the judge', async () => {
+  const long = configOf();
+  long.data.maxResponseLength = 512;
+  await expect(engineOf(long)).rejects.toThrow(
+    /^Sequences may have \d+ tokens, but the model has 128 positions\. Lower data\.maxPromptLength or data\.maxResponseLength\.$/,
+  );
   const config = configOf();
   config.reward.judge.maxPromptLength = 512;
   await expect(engineOf(config)).rejects.toThrow(

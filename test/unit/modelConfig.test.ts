@@ -150,6 +150,7 @@ const REFUSED: [object, string][] = [
   [{ attention_dropout: 0.1 }, '"attention_dropout" is 0.1'],
   [{ sliding_window: 128 }, '"sliding_window" is 128, which is not supported; allowed: full attention in every layer.'],
   [{ ...QWEN2, use_sliding_window: true }, '"sliding_window" is 32768'],
+  [{ ...QWEN2, use_sliding_window: true, sliding_window: undefined }, '"sliding_window" is absent'],
   [{ layer_types: ['full_attention', 'sliding_attention'] }, '"layer_types" is ["full_attention","sliding_attention"]'],
   [{ quantization_config: { bits: 4 } }, '"quantization_config" is {"bits":4}'],
   [
@@ -208,6 +209,7 @@ test.each(REFUSED)('refuses %o', (change, message) => {
 
 test('sliding windows that no layer uses are accepted', () => {
   expect(parseModelConfig({ ...QWEN2, use_sliding_window: true, max_window_layers: 24 }).numHiddenLayers).toBe(24);
+  expect(parseModelConfig({ ...QWEN2, use_sliding_window: true, sliding_window: null }).numHiddenLayers).toBe(24);
   expect(() => parseModelConfig(null)).toThrow('config.json must hold a JSON object, but holds null.');
 });
 

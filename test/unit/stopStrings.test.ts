@@ -210,7 +210,7 @@ describe('agent loop', () => {
   });
 });
 
-test('five end tokens are refused: the model can have four, and its tool format one more', () => {
+test('refused: five end tokens (the model can have four, and its tool format one more), and a token that it does not have', () => {
   const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 9, stopTokenIds: [1, 2, 3, 4, 5] };
   const request = {
     requestId: 'a',
@@ -223,5 +223,10 @@ test('five end tokens are refused: the model can have four, and its tool format 
   expect(() => checkRequest(request, sizes, 9)).toThrow(InputError);
   expect(() => checkRequest(request, sizes, 9)).toThrow(
     '5 stop token ids were given (1, 2, 3, 4, 5). At most 4 are allowed',
+  );
+  const other = { ...request, contextIds: Uint32Array.of(8, 9), sampling: { ...sampling, stopTokenIds: [1] } };
+  expect(() => checkRequest(other, sizes, 10)).not.toThrow();
+  expect(() => checkRequest(other, sizes, 9)).toThrow(
+    "The context has token 9, but the model's vocabulary has 9 tokens.",
   );
 });

@@ -463,6 +463,17 @@ describe('agent loops', () => {
     );
   });
 
+  test("a turn's setting that is undefined leaves the run's", async () => {
+    registerAgentLoop('undefined_settings', async (sample) => {
+      const settings = { topP: undefined, minP: undefined, stop: undefined, maxNewTokens: undefined };
+      return (await sample.generate(settings as unknown as TurnSampling)).stop ?? 'completed';
+    });
+    const [{ sampling: own }] = (await run(['#### 1'], { agentLoop: 'single_turn' })).engine.requests;
+    const { engine } = await run(['#### 1'], { agentLoop: 'undefined_settings' });
+    expect(engine.requests[0].sampling).toEqual(own);
+    expect(own.topP).toBe(1);
+  });
+
   test('a turn with its own length and stop strings is truncated there, and continues; its end token is outside the loss', async () => {
     registerAgentLoop('think_then_answer', async (sample) => {
       const thought = await sample.generate({ maxNewTokens: 2, stop: ['.'] });
@@ -502,6 +513,9 @@ describe('agent loops', () => {
     [{ toolCalls: [] }, /^generate\(\) was given toolCalls; allowed for a turn: .+ The rest is the run's\.$/],
     [{ maxNewTokens: 0 }, 'generate() was given maxNewTokens 0; allowed: integers of at least 1.'],
     [{ minNewTokens: 1.5 }, 'generate() was given minNewTokens 1.5; allowed: integers of at least 0.'],
+    [{ topK: -1 }, 'generate() was given topK -1; allowed: integers of at least 0.'],
+    [{ topP: 0 }, 'generate() was given topP 0; allowed: 0.000001 to 1.'],
+    [{ minP: NaN }, 'generate() was given minP NaN; allowed: 0 to 1.'],
   ])('a turn cannot have %o', async (sampling, message) => {
     registerAgentLoop(
       'refused',

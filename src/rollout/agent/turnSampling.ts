@@ -25,10 +25,11 @@ const TURN_KEYS = [
 export type TurnSampling = Partial<Pick<SamplingParams, (typeof TURN_KEYS)[number]>>;
 
 /**
- * Returns the run's sampling with a turn's changes. Throws InputError for a key that a turn must not set, or for a
- * limit that is not a whole number.
+ * Returns the run's sampling with a turn's changes; a key that is undefined changes nothing. Throws InputError for a key that a turn must
+ * not set, or for a number outside of its range.
  */
-export function turnSampling(run: SamplingParams, turn: TurnSampling): SamplingParams {
+export function turnSampling(run: SamplingParams, given: TurnSampling): SamplingParams {
+  const turn: TurnSampling = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
   const refused = Object.keys(turn).find((key) => !(TURN_KEYS as readonly string[]).includes(key));
   if (refused !== undefined)
     throw new InputError(
@@ -40,10 +41,19 @@ export function turnSampling(run: SamplingParams, turn: TurnSampling): SamplingP
   for (const [key, least] of [
     ['maxNewTokens', 1],
     ['minNewTokens', 0],
+    ['topK', 0],
   ] as const) {
     const value = turn[key];
     if (value !== undefined && !(Number.isInteger(value) && value >= least))
       throw new InputError(`generate() was given ${key} ${value}; allowed: integers of at least ${least}.`);
+  }
+  for (const [key, least] of [
+    ['topP', 1e-6],
+    ['minP', 0],
+  ] as const) {
+    const value = turn[key];
+    if (value !== undefined && !(value >= least && value <= 1))
+      throw new InputError(`generate() was given ${key} ${value}; allowed: ${least} to 1.`);
   }
   return { ...run, ...turn, maxNewTokens: Math.min(run.maxNewTokens, turn.maxNewTokens ?? Infinity) };
 }

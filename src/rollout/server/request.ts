@@ -6,7 +6,10 @@ import type { DecoderSizes } from '../decode/decoder.ts';
 import { checkStopStrings } from '../decode/stopStrings.ts';
 import type { GenerateRequest } from '../types.ts';
 
-/** Throws RangeError for a request that the server can never serve, and InputError for more end tokens than the server supports. */
+/**
+ * Throws RangeError for a request that the server can never serve, and InputError for more end tokens than the server supports or for a
+ * token that the model does not have.
+ */
 export function checkRequest(request: GenerateRequest, sizes: DecoderSizes, vocabSize: number): void {
   const { contextIds, promptLength, sampling, drawn } = request;
   const { slotCapacity, maxPromptLength } = sizes;
@@ -26,6 +29,11 @@ export function checkRequest(request: GenerateRequest, sizes: DecoderSizes, voca
     throw new InputError(
       `${sampling.stopTokenIds.length} stop token ids were given (${sampling.stopTokenIds.join(', ')}). At most 4 are allowed, those of the ` +
         'model and of its tool format included. Remove those that the model never writes from "eos_token_id" in generation_config.json.',
+    );
+  const outside = contextIds.find((id) => id >= vocabSize);
+  if (outside !== undefined)
+    throw new InputError(
+      `The context has token ${outside}, but the model's vocabulary has ${vocabSize} tokens. Use the tokenizer of the model.`,
     );
   checkStopStrings(sampling.stop ?? []);
   checkAdjusted(sampling, vocabSize);
