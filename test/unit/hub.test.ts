@@ -1,6 +1,6 @@
 /** Tests downloads from a local server that behaves like a Hugging Face hub, and misbehaves on request. */
 
-import { mkdtempSync, readFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -88,6 +88,22 @@ test('a repository: every file once, through redirects, then from the cache alon
   expect(hub.log).toEqual(['/api/models/org/tiny/revision/main?blobs=true']);
   hub.close();
   await openCheckpoint(await fetched());
+});
+
+test('a branch with another commit than at the last download is said', async () => {
+  const said: string[][] = [];
+  const onOtherCommit = (...commits: string[]) => void said.push(commits);
+  await fetched({ onOtherCommit });
+  await fetched({ onOtherCommit });
+  expect(said).toEqual([]);
+  const note = readdirSync(cache, { recursive: true, encoding: 'utf8' }).find((file) =>
+    file.endsWith('revision-main.json'),
+  )!;
+  const path = join(cache, note);
+  writeFileSync(path, readFileSync(path, 'utf8').replace(SHA, 'f'.repeat(40)));
+  await fetched({ onOtherCommit });
+  await fetched({ onOtherCommit });
+  expect(said).toEqual([['f'.repeat(40), SHA]]);
 });
 
 test('a broken download continues where it stopped', async () => {

@@ -78,6 +78,10 @@ async function filesOf(given: string): Promise<{ folder: string; files: Checkpoi
       endpoint: currentIo().env['HF_ENDPOINT'],
       token: currentIo().env['HF_TOKEN'],
       onProgress: showProgress(),
+      onOtherCommit: (before: string, now: string) =>
+        say(
+          `${path}: the hub has commit ${now} now; it had ${before} before. To use that one, give its name with @${before}.`,
+        ),
     };
     return { folder: path, files: await fetchModel(path, diskStore(modelCache()), options) };
   }

@@ -1,7 +1,7 @@
 /**
  * Loads a checkpoint by its address: a repository of a Hugging Face hub (`org/name`, `org/name@revision`), a GGUF file of one
  * (`org/name:Q4_1`, `org/name/FILE.gguf`), or the URL of a folder of files or of a GGUF file. Files are downloaded into a store once and
- * read from there. A repository is pinned to the commit of its first download.
+ * read from there. A branch of a repository is read at its commit of now: `org/name@COMMIT` stays at one commit.
  */
 
 import { GGUF_IN_REPOSITORY, isGguf, isUrl, REPOSITORY, withoutQuery } from './address.ts';
@@ -19,6 +19,8 @@ import { parameterCount } from '../params.ts';
 export interface HubOptions extends DownloadOptions {
   /** Address of the hub with the repository `org/name`. Default: https://huggingface.co. */
   endpoint?: string | undefined;
+  /** Called if a repository's branch has another commit than at its last download. */
+  onOtherCommit?: ((before: string, now: string) => void) | undefined;
 }
 
 const WEIGHTS = 'model.safetensors';
@@ -261,6 +263,8 @@ async function repositoryPlace(model: string, store: FileStore, options: HubOpti
     note,
     tokenFor(endpoint, origin, options.token),
   );
+  const earlier = await readStoredJson(store, note).catch(() => undefined);
+  if (isListing(earlier) && earlier.sha !== listing.sha) options.onOtherCommit?.(earlier.sha, listing.sha);
   await writeFile(store, note, JSON.stringify(listing));
   const files = new Map(
     listing.siblings.map(({ rfilename, size, blobId, lfs }) => [
