@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { env, AutoTokenizer } from '@xenova/transformers';
+import { env, AutoTokenizer, PreTrainedTokenizer } from '@xenova/transformers';
 import { describe, expect, test } from 'vitest';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { modelTokenizer } from '../../src/model/tokenizer/modelTokenizer.ts';
@@ -43,6 +43,26 @@ describe('encoding', () => {
     const frozen = new ChatTokenizer(readJson('test/fixtures/bpe/tokenizer.json'), config);
     expect(stored.length).toBe(12);
     for (const { text, ids } of stored) expect(frozen.encode(text), JSON.stringify(text)).toEqual(ids);
+  });
+
+  test('a text that is not a chat starts as AutoTokenizer starts it, once', () => {
+    const json = readJson(`${shipped}/tokenizer.json`);
+    const special = { id: '<|endoftext|>', type_id: 0 };
+    const post_processor = {
+      type: 'TemplateProcessing',
+      single: [{ SpecialToken: special }, { Sequence: { id: 'A', type_id: 0 } }],
+      pair: [],
+      special_tokens: { [special.id]: { ...special, ids: tokenizer.encode(special.id), tokens: [special.id] } },
+    };
+    const own = new ChatTokenizer({ ...json, post_processor }, config);
+    const oracle = new PreTrainedTokenizer({ ...json, post_processor }, config);
+    for (const text of ['Once upon a time', '', ' a']) {
+      const expected = oracle.encode(text, { add_special_tokens: true });
+      expect(own.withStart(own.encodePlain(text)), text).toEqual(expected);
+      expect(own.withStart(own.encode(special.id + text)), text).toEqual(expected);
+    }
+    expect(own.encode('Once')).toEqual(tokenizer.encode('Once'));
+    expect(tokenizer.withStart(tokenizer.encode('Once'))).toEqual(tokenizer.encode('Once'));
   });
 
   test('ids and template equal those of AutoTokenizer over the task and odd texts', async () => {

@@ -46,7 +46,9 @@ export const generate: Command = {
       value: 'N',
       help: `tokens of a complete chat (default ${CHAT_CONTEXT} or, with a task, 4 samples; at most the model's positions)`,
     },
-    raw: { help: 'continue the text itself, without the chat template' },
+    raw: {
+      help: 'continue the text itself, after the start token of the tokenizer if it has one, without the chat template',
+    },
     ...SAMPLING_FLAGS,
     quantization: { value: 'FORMAT', help: 'keep weights as float16, int8 or int4' },
     dtype: COMPUTE_DTYPE_FLAG,
@@ -148,7 +150,7 @@ function encode(tokenizer: ChatTokenizer, flags: ParsedArgs['flags'], prompt: st
     throw new InputError(
       '--raw gives the model the prompt alone, without a system message. Leave out --system or --raw.',
     );
-  if (raw) return Uint32Array.from(tokenizer.encode(prompt));
+  if (raw) return Uint32Array.from(tokenizer.withStart(tokenizer.encode(prompt)));
   const before = typeof system === 'string' ? [{ role: 'system', content: system }] : [];
   const messages = [...before, { role: 'user', content: prompt }];
   const lost = lostRoles(messages, (marked) => tokenizer.applyChatTemplate(marked)).map(namedRole);

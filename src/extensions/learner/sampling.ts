@@ -58,7 +58,7 @@ export function sampleRequests(
 }
 
 function idsOf({ tokenizer, model }: Engine, prompt: Prompt, what: string, tools: Tool[]): Uint32Array {
-  if (typeof prompt === 'string') return Uint32Array.from(tokenizer.encodePlain(prompt));
+  if (typeof prompt === 'string') return Uint32Array.from(tokenizer.withStart(tokenizer.encodePlain(prompt)));
   if (!isMessages(prompt)) return tokensOf(what, prompt, model.config.vocabSize);
   const problem = givenProblem(what, () => ({ id: what, messages: prompt, answer: '' }));
   return encodePrompt({ tokenizer, problem, tools, toolSchemasInPrompt: tools.length > 0 });

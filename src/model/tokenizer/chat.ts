@@ -103,6 +103,7 @@ export class ChatTokenizer {
   private keptCharacters = 0;
   private readonly written = new WrittenRoles();
   private readsToolsOnce: boolean | undefined;
+  private startIds: number[] | undefined;
 
   constructor(
     tokenizerJson: unknown,
@@ -157,6 +158,15 @@ export class ChatTokenizer {
   /** Encodes an untrusted text: the result never contains a control token. */
   encodePlain(text: string): number[] {
     return idsOf(this.plain, text);
+  }
+
+  /**
+   * Returns the ids of a text that is not a chat with the ids that the tokenizer puts in front of one (its `post_processor`), such as the
+   * beginning-of-sequence token of Llama 3. Ids that start with them are returned as they are.
+   */
+  withStart(ids: number[]): number[] {
+    this.startIds ??= startIdsOf(this.full);
+    return this.startIds.every((id, i) => ids[i] === id) ? ids : [...this.startIds, ...ids];
   }
 
   /** Decodes ids. An id without a token (a row that only pads a model's embedding) decodes to an empty text. */
@@ -397,6 +407,12 @@ export class ChatTokenizer {
     }
     return id;
   }
+}
+
+/** Returns the ids that a tokenizer puts in front of a text. Those that it puts after the text would end it. */
+function startIdsOf(tokenizer: Tokenizer): number[] {
+  const [all, [first]] = [tokenizer.encode('a').ids, idsOf(tokenizer, 'a')];
+  return all.slice(0, Math.max(0, all.indexOf(first)));
 }
 
 /** Encodes a text without adding special tokens. Throws InputError if the text is too long for the tokenizer. */
