@@ -41,7 +41,7 @@ const launchOptions = { ...launch, args: [...args, '--host-resolver-rules=MAP * 
 const url = (port: number) => `http://127.0.0.1:${port}`;
 /** Milliseconds after which a wait counts as hanging. No test depends on the limit. Use a lower one while you write a test. */
 const GUARD = Number(process.env['E2E_GUARD'] ?? 120_000);
-/** Limits for one wait. A real engine trains for minutes, with --full for up to half an hour. */
+/** Limits for one wait. A real engine trains for minutes, with --full for up to ten. */
 const guarded = (wait: number) => ({ timeout: 5 * wait, expect: { timeout: wait } });
 
 export default defineConfig({
@@ -56,7 +56,7 @@ export default defineConfig({
     // With --full, Vite's development server serves the page, and tests that do not control the engine also run on a real one.
     {
       name: 'real',
-      ...guarded(isFull ? 15 * GUARD : 3 * GUARD),
+      ...guarded(isFull ? 5 * GUARD : 3 * GUARD),
       ...(!isFull && { testMatch: real }),
       use: isFull ? { baseURL: url(PORT) } : { baseURL: url(PORT + 1), storageState: realEngine },
     },

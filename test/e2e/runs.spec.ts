@@ -23,7 +23,7 @@ test('a second run is shown next to the first, and forked', async ({ page }) => 
   await start(page);
   await expect(page.locator('#runs')).toContainText('first run');
   await expectPoints(page, 'reward', 3);
-  await expect(page.locator('.machine p')).toHaveText(/^webgrpo \S+ on scripted: .* s per step/);
+  await expect(page.locator('.machine p')).toHaveText(/^webgrpo \S+ on \S.*: .* s per step/);
 
   await page.getByLabel('Learning rate').fill('2e-4');
   await openMoreSettings(page);
