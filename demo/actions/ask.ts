@@ -31,6 +31,8 @@ import { form, formIsReady } from '../state/settings/settings.ts';
 const answering = signal<Answering | undefined>(undefined);
 /** Key (`sessionKey`) of the session that `answering` was opened for. */
 let openedFor = '';
+/** Model and task of the conversation. */
+let conversationOf = '';
 let stopping = new AbortController();
 let conversation: Partial<Record<Side, readonly Message[]>> = {};
 let numbered = 0;
@@ -164,6 +166,9 @@ async function ready(): Promise<Answering> {
   const { model, data } = config;
   const from = session.value ? session.value.hub : hub;
   const of = JSON.stringify([from, model, data.maxPromptLength, data.maxResponseLength, data.chatTemplateKwargs]);
+  const about = JSON.stringify([from, model, config.task]);
+  if (about !== conversationOf) newConversation(); // another model or task would read a foreign prompt
+  conversationOf = about;
   if (answering.value && openedFor === of) return answering.value;
   close();
   waiting.value = 'Loading the models...';

@@ -26,6 +26,7 @@ import {
   showSession,
   stepsDone,
   tries,
+  weightsStep,
 } from '../state/page.ts';
 import { changeWords } from '../state/changeWords.ts';
 import { DEFAULT_RECIPE, fetchRecipe } from '../state/recipes.ts';
@@ -151,6 +152,7 @@ export async function showRun(saved: SavedRun): Promise<void> {
       : `${titleOf(saved)} stopped after step ${done} of ${of.trainer.totalTrainingSteps}.`;
   const here = enter<Looking>({ name: 'looking', at: 'saved', offer: { text: text(), choices: {} } });
   message.value = undefined;
+  if (weightsStep.value !== 0 && saved.id !== shownRun.value) showSession(undefined); // another run's weights
   present({ ...saved, config: of, adapter: saved.record.adapter });
   // A page that is being reloaded may still hold the run.
   const release = await claimRun(saved, 500);
@@ -226,6 +228,8 @@ async function train(of: TrainConfig, from?: SavedRun, changes?: readonly RunCha
   const onProblem = (text: string | undefined) => void (notSaved.value = text);
   const where = { hub, adapter: adapter.value?.name };
   const { held, saved, checkpoint, notes = [] } = await openRun(of, { ...(from && { from }), ...where, onProblem });
+  const own = held && !isInForm(of) ? await readRun(held.id) : undefined;
+  if (own) form.open(own.config, 'config.yaml');
   form.run = held?.id;
   const step = checkpoint?.state.step ?? -1;
   const before = changes ?? (goesBy ? saved?.changes : saved && withoutRules(saved.changes, Math.max(0, step) + 1));
@@ -248,20 +252,27 @@ async function train(of: TrainConfig, from?: SavedRun, changes?: readonly RunCha
     startIsKnown,
     events,
   });
-  if (changes) started.writeChanges(changes);
+  if (before && (changes || !goesBy)) started.writeChanges(before);
   progress({ run: started });
   if (isStopping()) started.stop(); // pause or stop was requested before the run existed
   let finished = false;
   try {
-    const { step, stopped } = await started.train();
+    const { step, stopped, reached, warnings } = await started.train();
     finished = !stopped;
-    inform(stopped ? `Stopped after ${plural(step, 'step')}.` : `Finished after ${plural(step, 'step')}.`);
+    const end = `${stopped ? 'Stopped' : 'Finished'} after ${plural(step, 'step')}`;
+    inform([`${end}${reached === undefined ? '' : `: ${reached}`}.`, ...warnings].join(' '));
   } finally {
     progress({ run: undefined });
     await started.end(finished);
   }
   const here = enter({ name: 'looking', at: 'ended' });
   if (!finished && form.run !== undefined) await offerAgain(here, form.run);
+}
+
+/** True if the form has these settings. A run that is resumed later takes the form's. */
+function isInForm(of: TrainConfig): boolean {
+  const { value } = form.checked;
+  return 'config' in value && JSON.stringify(value.config) === JSON.stringify(of);
 }
 
 /** Deletes a new run that trained no step. */

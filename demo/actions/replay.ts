@@ -54,10 +54,10 @@ export async function replayTo(asked: SavedRun, step: number): Promise<void> {
 
 async function trainAgain(saved: SavedRun, to: number, checkpoint: Checkpoint | undefined): Promise<void> {
   const { Run } = await import('../training/run.ts');
-  const of = withoutEvaluations(parseTrainConfig(saved.config, { source: 'config.yaml' }));
+  config.value = parseTrainConfig(saved.config, { source: 'config.yaml' });
+  const of = withoutEvaluations(config.value);
   const warm = takeSession(of);
   warm?.catch(() => {}); // the run opens another session
-  config.value = of;
   const nothing = () => {};
   const { RepeatedChanges } = await import('../training/repeatedChanges.ts');
   const repeated = new RepeatedChanges(saved.changes);

@@ -1,6 +1,5 @@
 /** Actions of the buttons of an earlier run: show, continue, fork, save, load. */
 
-import { parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import { complain, inform } from '../state/notices.ts';
 import { history, shownRun, shownStep } from '../state/page.ts';
 import { changesInWords, worded } from '../state/rules.ts';
@@ -87,19 +86,30 @@ export const fork = (run: SavedRun, step: number): void =>
     if (back.name !== 'looking') return; // a run was started meanwhile
     const restore = form.keep();
     form.open(run.config, 'config.yaml');
+    const copying = new AbortController();
     const cancel = () => {
+      copying.abort();
       enter(back);
       restore();
     };
-    const begin = () => void branch(store, run, step, true).catch(complain);
+    let isBegun = false; // a second click makes no second copy
+    const begin = () => {
+      if (isBegun) return;
+      isBegun = true;
+      void branch(store, run, step, copying.signal)
+        .catch(complain)
+        .finally(() => (isBegun = false));
+    };
     enter({ name: 'forking', of: run, step, back, start: begin, cancel });
     document.getElementById('settings')!.querySelector<HTMLElement>('input, select')?.focus(); // in the drawer, which the stage has opened
     await goTo(step);
   });
 
-async function branch(store: SavedRuns, run: SavedRun, step: number, byForm = false): Promise<void> {
-  const config = byForm ? form.config() : parseTrainConfig(run.config, { source: 'config.yaml' });
+/** Starts a copy of a run from `step`, with the form's settings if `cancelled` is given, otherwise with the run's. */
+async function branch(store: SavedRuns, run: SavedRun, step: number, cancelled?: AbortSignal): Promise<void> {
+  const config = cancelled && form.config(); // by default `start` opens the form with the run's settings
   const forked = await store.fork(await store.read(run.id), step);
+  if (cancelled?.aborted) return store.discard(forked.id);
   await readRuns();
   if (!overlaid.value.includes(run.id)) toggleOverlay(run.id);
   await start(forked, config);

@@ -8,7 +8,7 @@ import type { Metrics } from '../../src/grpo/metrics.ts';
 import { passAt1 } from '../../src/report/metricOf.ts';
 import { quickOf } from './measured.ts';
 import { history } from './page.ts';
-import { asked, record } from './rules.ts';
+import { inForceSince } from './rules.ts';
 
 export type Guess = 'up' | 'same' | 'down';
 
@@ -16,11 +16,7 @@ export type Guess = 'up' | 'same' | 'down';
 export const bet = signal<{ name: string; guess: Guess } | undefined>(undefined);
 
 /** First step that was scored with the replaced reward; undefined if no step used it yet, or if the reward is the task's own. */
-export const rewardSince = computed(() => {
-  const rule = asked.value.reward;
-  const change = record.value.findLast((of) => 'rule' in of && of.rule === 'reward');
-  return rule && change && 'name' in change && change.name === rule.name ? change.step : undefined;
-});
+export const rewardSince = computed(() => inForceSince('reward'));
 
 /** Largest change of the share solved that counts as no change, in evaluations of 32 problems. */
 const SAME = 0.05;

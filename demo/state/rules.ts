@@ -6,8 +6,16 @@ import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { LiveChange } from '../../src/grpo/types.ts';
 import type { RuleKind } from '../../src/extensions/modules/index.ts';
 import type { Session } from '../engine/session.ts';
-import { type AskedRule, changesAt, OWN_RULES, RULE_KINDS, type RunChange } from '../storage/runChanges.ts';
+import {
+  type AskedRule,
+  changesAt,
+  OWN_RULES,
+  RULE_KINDS,
+  type RuleChange,
+  type RunChange,
+} from '../storage/runChanges.ts';
 import type { Run } from '../training/run.ts';
+import { stepsDone } from './page.ts';
 import { run, state } from './stage.ts';
 
 /** State of a rule's text in the editor. */
@@ -68,6 +76,14 @@ export function beginChanges(before: readonly RunChange[] | undefined, to: typeo
   // A new run uses the rules of the previous run from its first step.
   for (const kind of RULE_KINDS)
     if (asked.value[kind]) stand(kind, { state: 'asked', text: 'Applies when a run starts.' });
+}
+
+/** Returns the first step that uses the rule that is asked for; undefined if none does yet, or if the rule is the task's own. */
+export function inForceSince(kind: RuleKind): number | undefined {
+  const isOf = (of: RunChange): of is RuleChange => 'rule' in of && of.rule === kind;
+  const last = record.value.findLast((of): of is RuleChange => isOf(of) && of.step <= stepsDone.value + 1);
+  const rule = asked.value[kind];
+  return rule && last && last.name === rule.name && last.code === rule.code ? last.step : undefined;
 }
 
 /** Returns from which step on a change that is made now takes effect, as text. A step in progress keeps the rules with which it began. */

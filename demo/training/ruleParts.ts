@@ -1,5 +1,6 @@
 /** Converts rules in a sandbox to rewards, losses and tools of a trainer. */
 
+import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { AsyncCustomLoss } from '../../src/grpo/losses/types.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
@@ -42,12 +43,27 @@ export function rulesOf(
   failed: (of: OpenRule, error: unknown) => void,
 ): Rules {
   const [reward, loss, tool] = (['reward', 'loss', 'tool'] as const).map((kind) => open.get(kind));
+  if (reward) expectScoreCounts(trainer.config);
   const hears = (of: OpenRule) => (error: unknown) => failed(of, error);
   return {
     reward: reward && rewardBy(task, reward, hears(reward)),
     loss: loss && lossBy(trainer, loss, hears(loss)),
     tools: tool?.tool && withTool(task, tool.tool),
   };
+}
+
+/** Throws InputError if a run learns from the named numbers of its task's reward, which another reward does not have. */
+function expectScoreCounts({ algorithm: { advEstimator }, reward: { weights } }: TrainConfig): void {
+  const by =
+    advEstimator === 'gdpo'
+      ? 'algorithm.advEstimator is "gdpo"'
+      : Object.keys(weights).length > 0
+        ? 'reward.weights is set'
+        : undefined;
+  if (by !== undefined)
+    throw new InputError(
+      `The reward cannot be replaced, because ${by}: the run learns from the named numbers of the task's reward, not from its score.`,
+    );
 }
 
 /** Returns a shown try as input of a rule. */
@@ -69,12 +85,12 @@ function saidIn(messages: readonly Message[]): Pick<RuleTry, 'text' | 'messages'
   };
 }
 
-/** Returns a reward with the rule's score and the task's own verdict. Tries that are scored at the same time enter the sandbox together. */
+/** Returns a reward with the rule's score for the whole answer and the task's own verdict. Tries that are scored at the same time enter the sandbox together. */
 export function rewardBy(task: Task, of: OpenRule, failed: Failed): Task['reward'] {
   const scoreOf = inBatches(of, failed);
   return async (sample) => {
     const own = await task.reward(sample);
-    const { weights: _, ...rest } = own;
+    const { weights: _, turns: __, ...rest } = own;
     return { ...rest, score: await scoreOf(tryOfSample(sample, own.acc)) };
   };
 }

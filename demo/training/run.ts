@@ -53,6 +53,16 @@ export interface RunEvents extends Pick<
   onLost(error: unknown, from: number): void;
 }
 
+/** How a run ended. */
+interface Ended {
+  step: number;
+  stopped: boolean;
+  /** Reason if trainer.stopWhen ended the run. */
+  reached?: string;
+  /** Problems that persist at the end, one sentence each. */
+  warnings: readonly string[];
+}
+
 interface PageRunOptions {
   config: TrainConfig;
   /** Server of models that are not shipped with the page; undefined = huggingface.co. */
@@ -140,13 +150,13 @@ export class Run {
   }
 
   /** Loads and trains until the last step or `stop`. The session stays open, unless this function rejects. */
-  async train(): Promise<{ step: number; stopped: boolean }> {
+  async train(): Promise<Ended> {
     try {
-      const { state, stopped } = await this.training.run();
-      return { step: state.step, stopped };
+      const { state, stopped, reached, warnings } = await this.training.run();
+      return { step: state.step, stopped, warnings, ...(reached !== undefined && { reached }) };
     } catch (error) {
       if (!this.training.isStopping || !isEngineLost(error)) throw error;
-      return { step: Math.max(0, this.training.keptStep), stopped: true };
+      return { step: Math.max(0, this.training.keptStep), stopped: true, warnings: [] };
     }
   }
 

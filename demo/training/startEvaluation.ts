@@ -22,12 +22,15 @@ export const canEvaluateBetween = (config: TrainConfig): boolean =>
   !pipelineOf(config).isAsync && config.rollout.overSampleRate === 0;
 
 /**
- * True if the start weights can be evaluated between steps. This is impossible in three cases. Samples stay in flight between steps: the
+ * True if the start weights can be evaluated between steps. This is impossible in four cases. Samples stay in flight between steps: the
  * start weights would continue them. Only adapters are trained: the weights in memory are not the start weights. The result of the
- * evaluation can end the run (`trainer.stopWhen`).
+ * evaluation can end the run (`trainer.stopWhen`). Another device generates, which receives only the weights of steps.
  */
 export const fitsBetweenSteps = (config: TrainConfig): boolean =>
-  canEvaluateBetween(config) && !loraOf(config) && config.trainer.stopWhen === undefined;
+  canEvaluateBetween(config) &&
+  !loraOf(config) &&
+  config.trainer.stopWhen === undefined &&
+  config.trainer.placement !== 'split';
 
 /** An evaluation of the start weights in progress. */
 export class StartEvaluation {

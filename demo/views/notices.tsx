@@ -6,7 +6,7 @@ import { missing } from '../state/missingParts.ts';
 import { adapter, complain, deleted, message, notSaved } from '../state/notices.ts';
 import { otherTabs } from '../state/otherTabs.ts';
 import { history, shownRun } from '../state/page.ts';
-import { asked, record } from '../state/rules.ts';
+import { asked, inForceSince } from '../state/rules.ts';
 import { active, offer } from '../state/stage.ts';
 import type { RuleKind } from '../../src/extensions/modules/index.ts';
 import { RULE_KINDS } from '../storage/runChanges.ts';
@@ -97,7 +97,7 @@ function whatIsKept(): string {
 
 /** Says which rule is replaced, and since which step. */
 function sinceWhen(kind: RuleKind): string {
-  const since = active.value ? record.value.findLast((of) => 'rule' in of && of.rule === kind)?.step : undefined;
+  const since = inForceSince(kind);
   const { name } = asked.value[kind]!;
   if (!active.value) return `The next run starts with another ${kind}: ${name}.`;
   const when = since === undefined ? 'from the next step' : `at step ${since}`;

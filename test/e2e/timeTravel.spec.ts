@@ -1,7 +1,7 @@
 /** Tests an earlier step of a run: its tries, the same step trained again bit for bit, and a fork from that step. */
 
 import { expect, type Page } from '@playwright/test';
-import { expectState, expectStep, openPage, test, stepInFull, testInFull, TINY, fromStep } from './demo.ts';
+import { expectState, expectStep, openDrawer, openPage, test, stepInFull, testInFull, TINY, fromStep } from './demo.ts';
 
 /** Settings with which tries get different rewards, so that the weights change. */
 const THREE = {
@@ -74,10 +74,13 @@ test('a run is taken back to a step, replayed bit for bit, and continued from th
   });
 
   await test.step('gone on from an earlier step, what came after stays as a run of its own', async () => {
+    await openDrawer(page, 'settings');
+    await page.getByLabel('Learning rate').fill('5e-4'); // for another run
     await slider.fill('2');
     await fromStep(page, /^Resume from 2/);
     await expect(page.locator('.run-list > li')).toHaveCount(2);
     await expectState(page, 'done');
+    await expect(page.getByLabel('Learning rate'), 'of the run that trained').toHaveValue('0.001');
     await expect(page.locator('.run-list > li').first()).toContainText(/from step 2.*3 of 3/s);
     await expect(page.locator('.run-list > li').nth(1)).toContainText('3 of 3');
   });

@@ -34,6 +34,7 @@ test.each([
   ['loss=foo', 'loss', 'Loss is "foo"'],
   ['seed=hello', 'seed', 'Seed is "hello"'],
   ['set=model.path=./nope', undefined, '"model.path" is "./nope", but a page reads no folders of this machine.'],
+  ['set=model.loraAdapterPath=./a', undefined, '"model.loraAdapterPath" is "./a", but a page loads no adapter.'],
   ['set=rollout.temprature=1', undefined, 'Did you mean "rollout.temperature"?'],
 ])('%s is refused at its field, by its label', (address, field, sentence) => {
   const problem = problemOf(opened(address))!;
@@ -83,6 +84,7 @@ test.each<[string, Partial<TrainConfigInput>, boolean]>([
   ['trainer.pipeline: one-step-off', { trainer: { pipeline: 'one-step-off' } }, false],
   ['trainer.pipeline: fully-async', { trainer: { pipeline: 'fully-async' } }, false],
   ['rollout.overSampleRate', { rollout: { overSampleRate: 0.5, partialRollout: true } }, false],
+  ['trainer.placement: split', { trainer: { placement: 'split' } }, false],
   ['adapters', { model: { path: 'x', loraRank: 8 } }, false],
   ['trainer.stopWhen', { trainer: { stopWhen: { metric: 'x', atLeast: 1 } } }, false],
 ])('the start weights are evaluated between steps only if no sample is in flight there: %s', (_, part, fits) => {

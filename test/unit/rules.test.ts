@@ -12,7 +12,10 @@ import type { Transaction } from '@codemirror/state';
 import { EditorView, type ViewUpdate } from '@codemirror/view';
 import { effect, signal } from '@preact/signals';
 import { codeState, replacement } from '../../demo/views/rules/codeMirror.ts';
-import { lossBy, type OpenRule, rewardBy } from '../../demo/training/ruleParts.ts';
+import { lossBy, type OpenRule, rewardBy, rulesOf } from '../../demo/training/ruleParts.ts';
+import { history } from '../../demo/state/page.ts';
+import { asked, inForceSince, record } from '../../demo/state/rules.ts';
+import type { RunChange } from '../../demo/storage/runChanges.ts';
 import { PRESETS } from '../../demo/views/rules/presets.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { ScoredSample, Task } from '../../src/tasks/task.ts';
@@ -126,8 +129,21 @@ test('the clipped loss as code has the gradients of the built-in one, and a loss
   );
 });
 
+test.each([
+  [{ algorithm: { advEstimator: 'gdpo' } } as const, 'algorithm.advEstimator is "gdpo"'],
+  [{ reward: { weights: { format: 0.5 } } }, 'reward.weights is set'],
+])('a reward cannot be replaced where it would not count: %o', async (part, reason) => {
+  const config = resolveTrainConfig({ name: 'x', model: { path: 'x' }, ...part });
+  const rule = openRule('reward', await opened('reward', 'export const reward = () => 1;'));
+  const task = stub<Task>({ reward: () => ({ score: 1, acc: 1 }) });
+  const rulesOfKinds = (...rules: OpenRule[]) =>
+    rulesOf(stub<GrpoTrainer>({ config }), task, new Map(rules.map((of) => [of.kind, of])), () => {});
+  expect(() => rulesOfKinds(rule)).toThrow(`The reward cannot be replaced, because ${reason}:`);
+  expect(rulesOfKinds().reward).toBeUndefined();
+});
+
 test("a reward that fails in a step leaves unscored samples without a reward; the task's own verdict stays", async () => {
-  const task = stub<Task>({ reward: () => ({ score: 1, acc: 1, weights: { a: 1 } }) });
+  const task = stub<Task>({ reward: () => ({ score: 1, acc: 1, weights: { a: 1 }, turns: [1] }) });
   const code =
     'let n = 0;\nexport function reward({ tokens }) {\n  if (tokens === 3) throw new Error("three");\n  return tokens;\n}';
   const rule = openRule('reward', await opened('reward', code));
@@ -145,6 +161,25 @@ test("a reward that fails in a step leaves unscored samples without a reward; th
   ]);
   expect(failures).toHaveLength(1);
   expect((failures[0] as RuleError).line).toBe(3);
+});
+
+test('a rule is in force since its newest change up to the step in progress, and not before its first', () => {
+  const rule = (step: number, name: string, code?: string): RunChange => ({
+    step,
+    rule: 'reward',
+    name,
+    ...(code && { code }),
+  });
+  const since = (name: string, done: number) => {
+    asked.value = { reward: { name, code: name } };
+    history.value = Array.from({ length: done }, (_, i) => ({ 'training/global_step': i + 1 }));
+    return inForceSince('reward');
+  };
+  record.value = [rule(5, 'a', 'a'), rule(20, 'own')]; // a repeated run has the changes of steps to come
+  expect([since('a', 3), since('a', 4), since('a', 18), since('a', 19)]).toEqual([undefined, 5, 5, undefined]);
+  record.value = [rule(5, 'a', 'a')]; // "b" was applied while the run was paused after step 8
+  expect([since('b', 8), since('a', 8)]).toEqual([undefined, 5]);
+  [record.value, asked.value, history.value] = [[], {}, []];
 });
 
 test("the editor reports typing and undo, but not the page's own changes, so a late effect changes nothing", () => {

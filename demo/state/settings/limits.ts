@@ -24,6 +24,13 @@ export function refuseBeyondPage({ data, model, rollout, trainer }: TrainConfig,
       `"model.path" is "${path}", but a page reads no folders of this machine. Use org/name of the Hugging Face Hub, or choose a .gguf file ` +
         'under "Your model".',
     );
+  if (model.loraAdapterPath !== undefined)
+    throw new ConfigError(
+      source,
+      ['model.loraAdapterPath'],
+      `"model.loraAdapterPath" is "${model.loraAdapterPath}", but a page loads no adapter. Merge it into its model with "webgrpo merge", or ` +
+        'use the command line.',
+    );
   const [problems, steps] = [data.trainBatchSize, trainer.totalTrainingSteps];
   if (steps < 1 || steps > MAX_STEPS)
     throw new ConfigError(

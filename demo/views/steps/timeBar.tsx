@@ -84,7 +84,9 @@ function Machine() {
   const of = config.value;
   const on = trainedOn.value;
   if (!of || on === undefined || shared.value) return null;
-  const model = session.value?.model.config;
+  // The session can be that of the form's recipe, or of another run.
+  const isOf = JSON.stringify(session.value?.config.model) === JSON.stringify(of.model);
+  const model = isOf ? session.value?.model.config : undefined;
   const limits = measured.value?.of === of ? measured.value.limits : undefined;
   const text = machineInWords({
     config: of,

@@ -3,6 +3,7 @@
 import type { Phase } from '../../../src/grpo/types.ts';
 import { triesOfStep } from '../../state/progress.ts';
 import { config, phase, scored, stepsDone } from '../../state/page.ts';
+import { replay } from '../../state/runs.ts';
 import { active } from '../../state/stage.ts';
 
 const PARTS = [
@@ -26,6 +27,8 @@ export function Loop() {
   const now = active.value && phase.value ? PART_OF[phase.value] : undefined;
   const of = config.value;
   const isTrying = now === 'Try' && of;
+  const again = replay.value;
+  const done = again ? again.from + again.steps.length : stepsDone.value;
   return (
     <div class="loop">
       <ol>
@@ -36,9 +39,7 @@ export function Loop() {
         ))}
       </ol>
       <span class="coming">
-        {isTrying
-          ? `Step ${stepsDone.value + 1}: ${Math.min(scored.value, triesOfStep(of))} of ${triesOfStep(of)} tries`
-          : ''}
+        {isTrying ? `Step ${done + 1}: ${Math.min(scored.value, triesOfStep(of))} of ${triesOfStep(of)} tries` : ''}
       </span>
     </div>
   );
