@@ -12,6 +12,7 @@ import type { FolderFiles } from '../../src/runs/fileSystem.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import type { RunFolder } from '../../src/runs/runFolder.ts';
 import { type LoggedStep, type RunHost, TrainingRun } from '../../src/runs/trainingRun.ts';
+import type { Task } from '../../src/tasks/task.ts';
 import type { HeldRun } from '../storage/heldRun.ts';
 import { CHANGES } from '../storage/savedRuns.ts';
 import { changesText } from '../storage/changesFile.ts';
@@ -255,7 +256,8 @@ export class Run {
     if ('timing_s/testing' in metrics) this.#evaluatedStep = metrics['training/global_step'];
     await this.#options.events.onStep(metrics, tries);
     if (this.#start && this.asked === 'running') await this.#evaluate(() => this.#evaluateStart(trainer));
-    if (this.#isWatching(metrics)) await this.#evaluate((signal) => this.#evaluateFew(metrics, session, signal));
+    if (this.#isWatching(metrics))
+      await this.#evaluate((signal) => this.#evaluateFew(metrics, session.engine, trainer.evaluatedTask, signal));
     if (!this.#gate) return;
     this.#options.events.onPaused();
     await this.#gate.promise;
@@ -305,7 +307,7 @@ export class Run {
     return (step - this.#watchedFrom) % FEW.everySteps === 0 && !('timing_s/testing' in metrics);
   }
 
-  async #evaluateFew(metrics: Metrics, { engine, task }: Session, signal: AbortSignal): Promise<void> {
+  async #evaluateFew(metrics: Metrics, engine: Session['engine'], task: Task, signal: AbortSignal): Promise<void> {
     const { config } = this.training;
     const step = metrics['training/global_step'];
     this.#options.events.onPhase?.('validate', step);

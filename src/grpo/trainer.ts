@@ -18,6 +18,7 @@ import { ScoredTask } from './generate/scoredTask.ts';
 import { stepMetrics, StepTimer } from './stepMetrics.ts';
 import { evaluationAt, goalReached, readsGreedy } from './stopWhen.ts';
 import { type Events, eventsOf, type GrpoTrainerOptions } from './trainerOptions.ts';
+import type { Task } from '../tasks/task.ts';
 import type { Checkpoint, FitResult, StepInputs, TrainerState } from './types.ts';
 import type { Sample } from './update/batch.ts';
 import { PolicyStep } from './update/policyStep.ts';
@@ -143,6 +144,11 @@ export class GrpoTrainer {
     this.#live.replace(rules);
   }
 
+  /** The task that evaluations use: with replaced tools, and its own reward. */
+  get evaluatedTask(): Task {
+    return this.#live.evaluated;
+  }
+
   /** Settings of the next steps, including changes made by `change`. */
   get config(): TrainConfig {
     return this.#live.config;
@@ -198,7 +204,7 @@ export class GrpoTrainer {
     const { onPhase, onEvaluating, onValidation } = this.#events;
     onPhase('validate', step);
     const onProgress = (done: number, total: number, tokens: number) => onEvaluating(done, total, step, tokens);
-    const generation = { ...this.#generation, task: this.#live.evaluated };
+    const generation = { ...this.#generation, task: this.evaluatedTask };
     const { metrics, samples } = await this.#inFlight.evaluate((onQueued) =>
       validate(generation, { globalStep: step, onProgress, onQueued, ...options }),
     );
