@@ -157,6 +157,20 @@ describe('scheduler', () => {
     expect(await Promise.all(requests.map((q) => turns(shared, q)))).toEqual(want);
   });
 
+  test('a turn that is continued in pieces is the turn in one piece, with a stop string across a cut', async () => {
+    const server = newServer();
+    const plain = await server.generate(request(0));
+    server.release('0');
+    const stop = [textOf(plain.tokenIds.subarray(20, 22)).slice(1, 3)];
+    const whole = await server.generate(request(0, { stop }));
+    server.release('0');
+    expect(whole.stopReason).toBe('stop_string');
+    let piece: Generation | undefined;
+    for (let length = 1; piece?.stopReason !== 'stop_string' && length <= 40; length++)
+      piece = await server.generate({ ...request(0, { stop, maxNewTokens: length }), ...(piece && { drawn: piece }) });
+    expect(piece).toEqual(whole);
+  });
+
   test('refused: no vocabulary, an empty string, too many', async () => {
     const plain = new RolloutServer(new ModelSlotDecoder(SIZES));
     await expect(plain.generate(request(0, { stop: ['x'] }))).rejects.toThrow('was made without a vocabulary');

@@ -4,6 +4,7 @@ import { agentLoopOf, registerAgentLoop } from '../../src/rollout/agent/loop.ts'
 import type { TurnSampling } from '../../src/rollout/agent/turnSampling.ts';
 import { argumentProblem } from '../../src/tasks/toolSchema.ts';
 import { defineTool, type Tool, type ToolSchema } from '../../src/tasks/tool.ts';
+import type { Message } from '../../src/tasks/task.ts';
 import { run, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
 
 const call = (name: string, args: unknown) => `<tool_call>${JSON.stringify({ name, arguments: args })}</tool_call>`;
@@ -463,6 +464,34 @@ describe('agent loops', () => {
     );
   });
 
+  test('a tool call that is generated in pieces is called, once, as in one piece', async () => {
+    registerAgentLoop('in_pieces', async (sample) => {
+      for (;;) {
+        let turn = await sample.generate({ maxNewTokens: 3 });
+        while (turn.finishReason === 'length' && !turn.stop) turn = await sample.generate({ maxNewTokens: 3 });
+        const stop = turn.stop ?? (turn.calls.length > 0 ? await sample.callTools(turn.calls) : 'completed');
+        if (stop) return stop;
+      }
+    });
+    const turns = [call('calculator', { expression: '6*7' }), '#### 42 \u{1f600}'];
+    let turn = 0;
+    const engine = new ScriptedTurns([]);
+    engine.generate = (request) => {
+      const said = Uint32Array.of(...tokenizer.encode(turns[turn]), tokenizer.eosTokenIds[0]);
+      const tokenIds = said.slice(0, request.sampling.maxNewTokens);
+      const stopReason = tokenIds.length < said.length ? 'length' : 'stop';
+      if (stopReason === 'stop') turn++;
+      return Promise.resolve({ tokenIds, logProbs: Float32Array.from(tokenIds, (_, i) => -1 - i), stopReason });
+    };
+    const heard: string[] = [];
+    const onMessage = ({ content }: Message) => void heard.push(content);
+    const pieces = await run([], { engine, agentLoop: 'in_pieces', onMessage });
+    const whole = await run(turns);
+    expect(pieces.trajectory).toEqual(whole.trajectory);
+    expect(pieces.messages).toEqual(whole.messages);
+    expect(heard.length).toBeGreaterThan(whole.messages.length);
+  });
+
   test("a turn's setting that is undefined leaves the run's", async () => {
     registerAgentLoop('undefined_settings', async (sample) => {
       const settings = { topP: undefined, minP: undefined, stop: undefined, maxNewTokens: undefined };
@@ -500,9 +529,13 @@ describe('agent loops', () => {
       await sample.generate({ maxNewTokens: 1 });
       return (await sample.generate()).stop ?? 'completed';
     });
-    const { trajectory, engine } = await run(['#### 1', '#### 2'], { agentLoop: 'two_halves' });
+    const { trajectory, engine, messages } = await run(['#### 1', '#### 2'], { agentLoop: 'two_halves' });
     expect([...trajectory.mask]).not.toContain(0);
-    expect([...engine.requests[1].contextIds]).toEqual([...trajectory.promptIds, trajectory.responseIds[0]]);
+    expect(engine.requests[1].contextIds).toEqual(trajectory.promptIds);
+    expect(engine.requests[1].drawn!.tokenIds).toEqual(trajectory.responseIds.subarray(0, 1));
+    expect(engine.requests[1].sampling.maxNewTokens).toBe(1 + 100);
+    expect(trajectory.numTurns).toBe(1);
+    expect(messages).toHaveLength(1);
   });
 
   test.each([

@@ -14,7 +14,7 @@ import { fatalFailure, runTool, type ToolResult } from '../tools/run.ts';
 import type { EventKind, SampleEvent, Span } from './events.ts';
 import { type TurnSampling, turnSampling } from './turnSampling.ts';
 import { calledTurn, checkGeneration, turnText } from './turnText.ts';
-import { TokenLog } from '../tokenLog.ts';
+import { concatTokens, TokenLog, TURN_FIELDS } from '../tokenLog.ts';
 import type { AgentLoopInput, Turn } from './types.ts';
 import { callConstraint, parsedBy, parseHermes, type ToolCall } from '../tools/parser.ts';
 import { Episode } from '../tools/episode.ts';
@@ -48,6 +48,8 @@ export class AgentSample {
   readonly #episode: Episode | undefined;
   /** True if the last turn ended without an end token. The token must then be added before the next message. */
   #open = false;
+  /** The last turn, if `generate` can continue it. */
+  #unfinished: Generation | undefined;
   /** Token with which the last turn ended: a stop token or an end token. */
   #endToken: number | undefined;
   #timedOut = false;
@@ -106,22 +108,25 @@ export class AgentSample {
 
   /**
    * Generates the model's next turn. `turn` changes sampling settings for this turn alone. If the result has `stop`, the loop must end the
-   * sample. If the loop calls `generate` again without adding a message, the same turn continues. Throws InputError for a setting that a
-   * turn must not change; see TurnSampling.
+   * sample. If the turn ended at its `maxNewTokens` or at a stop string, and the loop calls `generate` again without adding a message, the
+   * same turn continues, and the result is the whole turn. Throws InputError for a setting that a turn must not change; see TurnSampling.
    */
   async generate(turn: TurnSampling = {}): Promise<Turn> {
     const sampling = turnSampling(this.input.sampling, turn);
     if (this.#signal.aborted) return { content: '', finishReason: 'stop', calls: [], stop: this.endReason };
     const budget = this.tokensLeft;
+    const before = this.#unfinished?.tokenIds.length ?? 0;
+    if (before > 0 && budget <= 0) return { ...this.#lastTurn, finishReason: 'length', calls: [], stop: this.#outOf() };
     const generation = await this.#generate(budget, sampling);
-    const { stopReason, tokenIds } = generation;
-    const { content } = this.messages[this.messages.length - 1];
+    const { stopReason } = generation;
+    const added = generation.tokenIds.length - before;
+    const { content } = this.#lastTurn;
     const cut = stopReason === 'length';
     const ended = { content, finishReason: cut ? ('length' as const) : ('stop' as const), calls: [] };
     if (stopReason === 'aborted') return { ...ended, stop: this.endReason };
     if (!cut) return { ...ended, calls: this.#parse(this.#textOf(generation, sampling)) };
-    if (tokenIds.length === turn.maxNewTokens && tokenIds.length < budget) return ended;
-    return { ...ended, stop: tokenIds.length < budget ? 'max_tokens' : this.#outOf() };
+    if (added === turn.maxNewTokens && added < budget) return ended;
+    return { ...ended, stop: added < budget ? 'max_tokens' : this.#outOf() };
   }
 
   /**
@@ -174,8 +179,25 @@ export class AgentSample {
   }
 
   #add(...messages: Message[]): void {
+    this.#unfinished = undefined;
     this.messages.push(...messages);
     for (const message of messages) this.input.onMessage?.(message);
+  }
+
+  /** Replaces the last message, a turn that was continued. `onMessage` receives what was added. */
+  #replaceLast(message: Message): void {
+    const { content: before } = this.messages.pop()!;
+    this.messages.push(message);
+    const { content } = message;
+    this.input.onMessage?.({
+      ...message,
+      content: content.startsWith(before) ? content.slice(before.length) : content,
+    });
+  }
+
+  get #lastTurn(): Pick<Message, 'content'> {
+    const { content } = this.messages[this.messages.length - 1];
+    return { content };
   }
 
   /** Number of turns of the model so far. */
@@ -245,16 +267,20 @@ export class AgentSample {
 
   async #generate(budget: number, sampling: SamplingParams): Promise<Generation> {
     const { requestId, key, tools, constrainToolCalls, toolParser = parseHermes, onTokens } = this.input;
-    const { numTurns } = this;
+    const continued = this.#unfinished;
+    const numTurns = continued ? this.numTurns - 1 : this.numTurns;
+    const before = continued?.tokenIds.length ?? 0;
     const start = performance.now();
+    const { length, drawnLength } = this.#tokens;
     const request: GenerateRequest = {
       requestId,
-      contextIds: this.#tokens.contextAfter(this.#prompt),
+      contextIds: this.#tokens.contextAfter(this.#prompt).slice(0, this.#prompt.length + length - before),
       promptLength: this.#prompt.length,
       key,
+      ...(continued && { drawn: concatTokens([continued], TURN_FIELDS) }),
       sampling: {
         ...sampling,
-        maxNewTokens: Math.min(sampling.maxNewTokens, budget),
+        maxNewTokens: before + Math.min(sampling.maxNewTokens, budget),
         stopTokenIds: this.#stopTokenIds(sampling),
         ...(constrainToolCalls && tools.length > 0 && callConstraint(tools, toolParser)),
       },
@@ -267,14 +293,16 @@ export class AgentSample {
     this.#note('generate', start);
     for (const { kind, start: from, end, gpuMs } of generation.spans ?? [])
       this.#tell({ kind, start: start + from, end: start + end, ...(gpuMs !== undefined && { gpuMs }) });
-    const { length, drawnLength } = this.#tokens;
     if (generation.tokenIds.length > 0 && (length === 0 || drawnLength < length)) this.turnRewards.push(0);
+    if (continued) this.#tokens.cutTo(length - before);
+    else this.#counts.numTurns++;
     this.#tokens.draw(generation);
-    this.#counts.numTurns++;
     this.#open = generation.stopReason === 'stop_string' || generation.stopReason === 'length';
     this.#endToken = generation.stopReason === 'stop' ? generation.tokenIds.at(-1) : undefined;
-    const content = this.#textOf(this.#withoutEnd(generation), sampling);
-    this.#add({ role: 'assistant', content });
+    const message: Message = { role: 'assistant', content: this.#textOf(this.#withoutEnd(generation), sampling) };
+    if (continued) this.#replaceLast(message);
+    else this.#add(message);
+    this.#unfinished = this.#open ? generation : undefined;
     return generation;
   }
 

@@ -75,7 +75,7 @@ export interface AgentLoopInput {
   onEvent?: (event: SampleEvent) => void;
   /** Called with tokens as they are sampled, and with the number of their turn (0, 1, ...), for display; see GenerateRequest. */
   onTokens?: (tokenIds: readonly number[], turn: number) => void;
-  /** Called with each complete message after the prompt: turns of the model and outputs of tools. */
+  /** Called with each complete message after the prompt: turns of the model, in parts if they are continued, and outputs of tools. */
   onMessage?: (message: Message) => void;
 }
 
