@@ -324,9 +324,20 @@ const [{ messages: asked }] = problemsOf(0);
 const without = ({ tools: _, ...rest }: Task): Task => rest;
 const withMessages = (messages: Problem['messages'], of: Task = task): Task => {
   const problem = { ...problemsOf(0)[0], messages };
-  return { ...of, train: () => problem, heldOut: () => [] };
+  return { ...of, train: () => problem, heldOut: () => [{ ...problem, answer: 'another' }] };
 };
 const withSystem = withMessages([{ role: 'system', content: 'Be brief.' }, ...asked], without(task));
+
+test('held-out problems that are missing, or that are trained on, are told', async () => {
+  const heldOut = (problems: Problem[]): Task => ({ ...task, heldOut: () => problems });
+  expect(await said(OWN, heldOut([]))).toEqual([
+    `Task "${task.name}" has no held-out problems: no pass@1 is measured.`,
+  ]);
+  const [, trained] = problemsOf(0, 1);
+  expect(await said(OWN, heldOut([trained, ...task.heldOut(2)]))).toEqual([
+    `1 of 3 held-out problems are training problems too, e.g. "${trained.id}": pass@1 is too high.`,
+  ]);
+});
 
 test.each<[string, string | undefined, Task, object, string[]]>([
   ['the shipped one', OWN, task, {}, []],

@@ -2,7 +2,7 @@
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { agentLimits } from '../../grpo/generate/options.ts';
-import { checkTemplate } from '../../extensions/checks/index.ts';
+import { checkTemplate, heldOutNotes } from '../../extensions/checks/index.ts';
 import { checkedProblems, limitedTask, promptFits } from '../../grpo/generate/trainingSet.ts';
 import { isTree } from '../../grpo/config/tree.ts';
 import { isGgufModel } from '../../model/checkpoint/address.ts';
@@ -183,8 +183,9 @@ async function checkPrompts(model: LoadedModel, task: Task, config: TrainConfig)
   const { heldOut, training } = await checkedProblems(task, config, drawn);
   const tokenizer = modelTokenizer(model, data.chatTemplateKwargs);
   const limits = agentLimits(config);
-  for (const note of checkTemplate({ config, task, tokenizer }, { training, heldOut })) say(note);
-  noteHeldOut(task, heldOut, training);
+  const problemsOf = { training, heldOut };
+  for (const note of [...checkTemplate({ config, task, tokenizer }, problemsOf), ...heldOutNotes(task, problemsOf)])
+    say(note);
   if (data.filterOverlongPrompts) {
     const fits = promptFits({ config, tokenizer, task });
     const leftOut = (problems: Problem[]) =>
@@ -232,19 +233,6 @@ export function untoldTools(
     return partsOf(task, problem).tools.filter(({ name }) => !text.includes(name));
   });
   return [...new Set(untold.map(({ name }) => name))];
-}
-
-/** Prints a line if held-out problems are missing, or if some are training problems too, because pass@1 then does not measure learning. */
-function noteHeldOut({ name, environments }: Task, heldOut: readonly Problem[], training: readonly Problem[]): void {
-  if (heldOut.length === 0) say(`task "${name}" has no held-out problems: no pass@1 is measured`);
-  if (environments?.length) return; // the prompts of two problems can be the same, although their environments differ
-  const textOf = ({ messages, answer }: Problem) => JSON.stringify([messages, answer]);
-  const trained = new Set(training.map(textOf));
-  const [known, ...more] = heldOut.filter((problem) => trained.has(textOf(problem)));
-  if (known)
-    say(
-      `${more.length + 1} of ${heldOut.length} held-out problems are training problems too, e.g. "${known.id}": pass@1 is too high`,
-    );
 }
 
 /** If `kernelTuning` is the name of a file, replaces it by the content of that file. */

@@ -64,8 +64,20 @@ export function checkTemplate(run: CheckedRun, problems: CheckedProblems): strin
   return notes;
 }
 
+/** Returns a sentence if held-out problems are missing, or if some are training problems too: pass@1 then does not measure learning. */
+export function heldOutNotes({ name, environments }: Task, { training, heldOut }: CheckedProblems): string[] {
+  if (heldOut.length === 0) return [`Task "${name}" has no held-out problems: no pass@1 is measured.`];
+  if (environments?.length) return []; // the prompts of two problems can be the same, although their environments differ
+  const textOf = ({ messages, answer }: Problem) => JSON.stringify([messages, answer]);
+  const trained = new Set(training.map(textOf));
+  const [known, ...more] = heldOut.filter((problem) => trained.has(textOf(problem)));
+  if (!known) return [];
+  const count = `${more.length + 1} of ${heldOut.length} held-out problems`;
+  return [`${count} are training problems too, e.g. "${known.id}": pass@1 is too high.`];
+}
+
 /**
- * Same check as `checkTemplate`, for the problems of step 1 and the held-out problems. Also throws UserCodeError for an invalid problem.
+ * Same check as `checkTemplate`, for the problems of step 1 and the held-out problems, with `heldOutNotes`. Also throws UserCodeError for an invalid problem.
  */
 export async function checkFirstPrompts(run: Omit<CheckedRun, 'task'> & { task: Task }): Promise<string[]> {
   const { config, task } = run;
@@ -73,10 +85,8 @@ export async function checkFirstPrompts(run: Omit<CheckedRun, 'task'> & { task: 
   const first = Array.from({ length: Math.min(config.data.trainBatchSize, trainSize) }, async (_, i) =>
     givenProblem(`Training problem ${i} of task "${task.name}"`, () => train(i, config.seed)),
   );
-  return checkTemplate(run, {
-    training: await Promise.all(first),
-    heldOut: await task.heldOut(config.data.valMaxSamples),
-  });
+  const problems = { training: await Promise.all(first), heldOut: await task.heldOut(config.data.valMaxSamples) };
+  return [...checkTemplate(run, problems), ...heldOutNotes(task, problems)];
 }
 
 /**
