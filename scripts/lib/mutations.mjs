@@ -27,8 +27,8 @@ export const MUTATIONS = [
   {
     name: 'kernel: the mass before a token without its neighbour',
     file: 'kernels/head_cdf.wgsl',
-    find: 'for (var j = chunk; j < token; j++)',
-    replace: 'for (var j = chunk + 1u; j < token; j++)',
+    find: 'below += massOf(base, chunk, token, lse);',
+    replace: 'below += massOf(base, chunk + 1u, token, lse);',
     tests: gpu('head_cdf'),
   },
   {

@@ -68,7 +68,7 @@ async function told(lostAt: number, held?: HeldRun): Promise<string[]> {
     onLost: (_, from) => void said.push(`lost, from ${from}`),
   };
   const run = new Run({ config, hub: undefined, held, events });
-  expect(await run.train()).toEqual({ step: 2, stopped: false });
+  expect(await run.train()).toMatchObject({ step: 2, stopped: false });
   go();
   await run.end(true);
   return said;

@@ -217,7 +217,12 @@ test('a run of partial rollouts that was stopped continues as if it had not been
 
 test.each<[heldOut: string, reward: string, line: RegExp, status: number]>([
   ['[]', '({ score: 1, acc: 1 })', /^Task "own" has no held-out problems: no pass@1 is measured\.$/m, 0],
-  ['[of(8), of(0)]', '({ score: 1, acc: 1 })', /^1 of 2 held-out problems .* too, e\.g\. "0": pass@1 is too high\.$/m, 0],
+  [
+    '[of(8), of(0)]',
+    '({ score: 1, acc: 1 })',
+    /^1 of 2 held-out problems .* too, e\.g\. "0": pass@1 is too high\.$/m,
+    0,
+  ],
   ['[of(8)]', '1', /^The reward of problem "8" is 1\. Return \{ score, acc \}, or a promise of it\.$/m, 2],
   ['[of(8)]', '({ score: 1 })', /^The reward of problem "8" has the acc undefined\. Give 1 for right/m, 2],
 ])('a task whose held-out problems are %s, with the reward %s', async (heldOut, reward, line, status) => {
