@@ -216,6 +216,7 @@ export async function start(from?: SavedRun, given?: TrainConfig, changes?: read
 
 async function train(of: TrainConfig, from?: SavedRun, changes?: readonly RunChange[]): Promise<void> {
   enter({ name: 'running', progress: 'loading' });
+  const isOther = !isInForm(of); // asked now: what is typed while the run loads stays in the form
   form.run = undefined;
   const loaded = loadTraining();
   loaded.catch(() => {}); // reported at the place that awaits it
@@ -228,7 +229,7 @@ async function train(of: TrainConfig, from?: SavedRun, changes?: readonly RunCha
   const onProblem = (text: string | undefined) => void (notSaved.value = text);
   const where = { hub, adapter: adapter.value?.name };
   const { held, saved, checkpoint, notes = [] } = await openRun(of, { ...(from && { from }), ...where, onProblem });
-  const own = held && !isInForm(of) ? await readRun(held.id) : undefined;
+  const own = held && isOther ? await readRun(held.id) : undefined;
   if (own) form.open(own.config, 'config.yaml');
   form.run = held?.id;
   const step = checkpoint?.state.step ?? -1;

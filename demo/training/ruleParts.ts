@@ -85,7 +85,10 @@ function saidIn(messages: readonly Message[]): Pick<RuleTry, 'text' | 'messages'
   };
 }
 
-/** Returns a reward with the rule's score for the whole answer and the task's own verdict. Tries that are scored at the same time enter the sandbox together. */
+/**
+ * Returns a reward with the rule's score for the whole answer and the task's own verdict. Tries that are scored at the same time enter the
+ * sandbox together.
+ */
 export function rewardBy(task: Task, of: OpenRule, failed: Failed): Task['reward'] {
   const scoreOf = inBatches(of, failed);
   return async (sample) => {

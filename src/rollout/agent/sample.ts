@@ -274,7 +274,7 @@ export class AgentSample {
     const { length, drawnLength } = this.#tokens;
     const request: GenerateRequest = {
       requestId,
-      contextIds: this.#tokens.contextAfter(this.#prompt).slice(0, this.#prompt.length + length - before),
+      contextIds: this.#tokens.contextAfter(this.#prompt).subarray(0, this.#prompt.length + length - before),
       promptLength: this.#prompt.length,
       key,
       ...(continued && { drawn: concatTokens([continued], TURN_FIELDS) }),
