@@ -10,6 +10,7 @@ import { type GgufTensor, type GgufValue, writeGguf } from '../../src/extensions
 import { type CheckpointWithTokenizer, collectWeights, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import { READ_TYPES, unpackBlocks } from '../../src/extensions/gguf/blocks.ts';
 import { readGgufHeader } from '../../src/extensions/gguf/header.ts';
+import { tokenizerOf } from '../../src/extensions/gguf/tokenizer.ts';
 import { opfsStore } from '../../src/model/checkpoint/opfs.ts';
 import { openCheckpoint } from '../../src/model/checkpoint/open.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
@@ -176,6 +177,35 @@ describe('a model that was written as GGUF', () => {
       read: async (name, begin, end) => files.get(name)!.slice(begin, end),
     });
     expect({ ...again, sourceFiles: new Map(), weights: await collectWeights(again.weights) }).toEqual(found);
+  });
+
+  const START = { SpecialToken: { id: '<|start|>', type_id: 0 } };
+  const POST = { type: 'TemplateProcessing', single: [START, { Sequence: { id: 'A', type_id: 0 } }], pair: [] };
+  test.each<[string, unknown, Record<string, unknown>, number[]]>([
+    ['a post-processor', POST, {}, [258]],
+    ['a sequence with a post-processor', { type: 'Sequence', processors: [BYTE_LEVEL, POST] }, {}, [258]],
+    ['add_bos_token', null, { add_bos_token: true }, [258]],
+    ['a post-processor without the token', { ...POST, single: POST.single.slice(1) }, {}, []],
+    ['neither', null, {}, []],
+    ['no such token', POST, { bos_token: null }, []],
+  ])('text that is not a chat starts as in the file of origin: %s', async (_, post_processor, changes, start) => {
+    const model = { ...modelOf(BASE), tokenizerJson: { ...TOKENIZER, post_processor } };
+    const tokenizerConfigJson = { ...TOKENIZER_CONFIG, ...changes };
+    const { bytes } = ggufModel({ name: '', type: 'F32' }, { ...model, tokenizerConfigJson });
+    const found = modelTokenizer((await loaded(bytes)) as CheckpointWithTokenizer);
+    expect(found.withStart([1])).toEqual([...start, 1]);
+  });
+
+  test.each(['llama-bpe', 'gpt-2'])('%s without add_bos_token: llama.cpp decides by the splitting', async (pre) => {
+    const bytes = fileOf(BASE, 'F32');
+    const read = filesOf(bytes).read.bind(0, 'm.gguf');
+    const header = await readGgufHeader({ name: 'm.gguf', size: bytes.length, read });
+    const metadata = new Map(header.metadata).set('tokenizer.ggml.pre', pre);
+    expect(metadata.delete('tokenizer.ggml.add_bos_token')).toBe(true);
+    const files = tokenizerOf(metadata, { file: 'm.gguf', vocabSize: BASE.vocabSize });
+    expect(modelTokenizer({ ...modelOf(BASE), ...files } as CheckpointWithTokenizer).withStart([1])).toEqual(
+      pre === 'llama-bpe' ? [258, 1] : [1],
+    );
   });
 
   test('a rule of splitting that llama.cpp does not have is kept', async () => {

@@ -154,7 +154,9 @@ function tokenizerMetadata({ config, tokenizerJson, tokenizerConfigJson }: Check
       return id === undefined ? [] : [[`tokenizer.ggml.${name}_token_id`, id]];
     },
   );
-  const { add_bos_token: addBos } = tokenizerConfigJson;
+  const bos = idOf('bos_token');
+  const addsBos =
+    tokenizerConfigJson['add_bos_token'] === true || startsWith(tokenizerJson['post_processor'], tokens[bos ?? -1]);
   // llama.cpp has a separate metadata key for each of up to three end tokens: eos, eot and eom.
   const [eot, eom] = (config.eosTokenIds ?? []).filter((id) => id !== idOf('eos_token'));
   const moreEnds = Object.entries({ eot, eom }).flatMap(([name, id]): [string, GgufValue][] =>
@@ -168,11 +170,20 @@ function tokenizerMetadata({ config, tokenizerJson, tokenizerConfigJson }: Check
     ['tokenizer.ggml.merges', model.merges.map((merge) => (typeof merge === 'string' ? merge : merge.join(' ')))],
     ...ids,
     ...moreEnds,
-    ['tokenizer.ggml.add_bos_token', addBos === true],
+    ['tokenizer.ggml.add_bos_token', bos !== undefined && addsBos],
     ...templateMetadata(tokenizerConfigJson['chat_template']),
     ...(splitting.isKnown ? [] : [[TOKENIZER_JSON, JSON.stringify(tokenizerJson)] satisfies [string, GgufValue]]),
   ];
   return { metadata, notes: splitting.isKnown ? [] : [UNKNOWN_SPLITTING] };
+}
+
+/** True if a `post_processor` puts this token in front of a text. */
+function startsWith(step: unknown, token: string | undefined): boolean {
+  if (typeof step !== 'object' || step === null || token === undefined) return false;
+  const { processors, single } = step as { processors?: unknown; single?: unknown };
+  if (Array.isArray(processors)) return processors.some((one) => startsWith(one, token));
+  const [first] = Array.isArray(single) ? (single as { SpecialToken?: { id?: unknown } }[]) : [];
+  return first?.SpecialToken?.id === token;
 }
 
 /** Returns the metadata entries of a chat template, or of several named templates. */

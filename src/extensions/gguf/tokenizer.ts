@@ -20,10 +20,10 @@ const DIGITS: Json = {
     pretokenizers: [{ type: 'Digits', individual_digits: true }, GPT2['pre_tokenizer']],
   },
 };
-const LLAMA3: Json = { pre_tokenizer: splitBy(SPLITTINGS['llama-bpe']), ignore_merges: true };
+const LLAMA3: Json = { pre_tokenizer: splitBy(SPLITTINGS['llama-bpe']), ignore_merges: true, add_bos: true };
 const QWEN2: Json = { pre_tokenizer: splitBy(SPLITTINGS.qwen2), normalizer: { type: 'NFC' } };
 
-/** Pre-tokenizers by llama.cpp's name. */
+/** Pre-tokenizers by llama.cpp's name. `add_bos` is its default for a file without the key add_bos_token. */
 const PRE_TOKENIZERS: Record<string, Json> = {
   'gpt-2': GPT2,
   olmo: GPT2,
@@ -78,7 +78,7 @@ export function tokenizerOf(
     if (!special && typeOf(id) !== TOKEN_TYPES.userDefined) return [];
     return [{ id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special }];
   });
-  const { pre_tokenizer, normalizer = null, ignore_merges = false } = PRE_TOKENIZERS[pre as string];
+  const { pre_tokenizer, normalizer = null, ignore_merges = false, add_bos = false } = PRE_TOKENIZERS[pre as string];
   const whole = metadata.get(TOKENIZER_JSON);
   const idIn = (key: string): number | undefined => {
     const id = get(key);
@@ -89,6 +89,9 @@ export function tokenizerOf(
     const id = idIn(key);
     return id === undefined ? [] : [[name, tokens[id]] as const];
   });
+  const bosId = idIn('bos_token_id');
+  const bos =
+    bosId !== undefined && (get('add_bos_token') ?? add_bos) === true ? { id: bosId, text: tokens[bosId] } : undefined;
   return {
     tokenizerJson:
       whole === undefined
@@ -99,7 +102,7 @@ export function tokenizerOf(
             added_tokens: added,
             normalizer,
             pre_tokenizer,
-            post_processor: { ...BYTES, trim_offsets: false, use_regex: true },
+            post_processor: postProcessor(bos),
             decoder: { ...BYTES, use_regex: true },
             model: {
               type: 'BPE',
@@ -115,11 +118,26 @@ export function tokenizerOf(
       tokenizer_class: 'PreTrainedTokenizerFast',
       clean_up_tokenization_spaces: false,
       add_prefix_space: false,
-      ...(get('add_bos_token') === true && { add_bos_token: true }),
+      ...(bos && { add_bos_token: true }),
       ...Object.fromEntries(named),
       ...templatesOf(metadata),
     },
   };
+}
+
+/** Returns the step that puts a beginning-of-sequence token in front of a text that is not a chat; without `bos`, the step that adds no token. */
+function postProcessor(bos: { id: number; text: string } | undefined): Json {
+  const bytes = { ...BYTES, trim_offsets: false, use_regex: true };
+  if (bos === undefined) return bytes;
+  const start = { SpecialToken: { id: bos.text, type_id: 0 } };
+  const sequence = (id: string, type_id: number) => ({ Sequence: { id, type_id } });
+  const template = {
+    type: 'TemplateProcessing',
+    single: [start, sequence('A', 0)],
+    pair: [start, sequence('A', 0), sequence('B', 1)],
+    special_tokens: { [bos.text]: { id: bos.text, ids: [bos.id], tokens: [bos.text] } },
+  };
+  return { type: 'Sequence', processors: [bytes, template] };
 }
 
 /** Parses a complete tokenizer.json. Throws InputError if it is not JSON. Its content is checked when a tokenizer is created from it. */
