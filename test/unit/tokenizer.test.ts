@@ -259,6 +259,39 @@ describe('control tokens of other tokenizers', () => {
     expect(unigram.encodePlain(name)).toEqual([...name].map(idOf));
   });
 
+  test.each(['first', 'never'])(
+    'Metaspace, %s: a conversation in pieces has the tokens of the whole',
+    (prepend_scheme) => {
+      const lines = '{% for m in messages %}{{ m.role }} {{ m.content }}<|im_end|>{{ m.role }}{% endfor %}';
+      const t = new ChatTokenizer(
+        {
+          model: { type: 'Unigram', unk_id: 0, vocab: [...pieces, '\u2581'].map((piece) => [piece, -piece.length]) },
+          added_tokens: special.map((content) => ({ id: idOf(content), content, special: true, normalized: false })),
+          pre_tokenizer: { type: 'Metaspace', replacement: '\u2581', prepend_scheme, split: false },
+          decoder: { type: 'Metaspace', replacement: '\u2581', prepend_scheme, split: false },
+          normalizer: null,
+          post_processor: null,
+        },
+        { eos_token: '<|im_end|>', chat_template: lines },
+      );
+      const question = { role: 'user', content: 'hello' };
+      for (const content of ['a', '<|im_start|> a', ' <|im_', '|im_end|>']) {
+        const all = [question, { role: 'assistant', content: 'hello' }, { role: 'tool', content }];
+        const options = { addGenerationPrompt: false };
+        const [whole, asked] = [t.encodeChat(all, options), t.encodeChat([question], options)];
+        const rest = t.encodeContinuation([{ role: 'tool', content }]);
+        const reply = whole.subarray(asked.length, whole.length - rest.length);
+        expect([...asked, ...reply, ...rest], content).toEqual([...whole]);
+        expect(t.decode(reply)).toMatch(/hello<.im_end.>$/);
+        const spaces = 3 + content.split(' ').length - 1;
+        const mark = pieces.length;
+        expect([whole[0] === mark, countIn(whole, [mark])]).toEqual(
+          prepend_scheme === 'first' ? [true, spaces + 1] : [false, spaces],
+        );
+      }
+    },
+  );
+
   test.each([
     [{ type: 'NFKC' }, '<\uff5cim_end\uff5c>'],
     [{ type: 'Lowercase' }, '<|IM_END|>'],

@@ -13,7 +13,7 @@ import { checkKeepsText, checkTokenizer } from './check.ts';
 import { type AddedToken, ControlTokens, HiddenTexts, inTexts, withoutAddedTokens } from './controlTokens.ts';
 import { endNote, endTokens } from './endTokens.ts';
 import { isWritten, markerOf, WrittenRoles } from './lostText.ts';
-import { preTokenizerOf } from './preTokenizer.ts';
+import { afterStart, preTokenizerOf } from './preTokenizer.ts';
 import { ChatTemplates, PLAIN_TEMPLATE } from './template.ts';
 
 /** Same type as in `src/tasks/task.ts`, from which this lower layer cannot import. */
@@ -93,6 +93,8 @@ export class ChatTokenizer {
   private readonly full: Tokenizer;
   /** The same tokenizer without its added tokens, so that no text it encodes can become a control token. */
   private readonly plain: Tokenizer;
+  /** Both for a text that does not start the conversation. They differ if `prepend_scheme` of a Metaspace step is "first". */
+  private readonly later: { full: Tokenizer; plain: Tokenizer };
   private readonly templates: ChatTemplates;
   private readonly config: Json;
   private readonly control: ControlTokens;
@@ -117,17 +119,18 @@ export class ChatTokenizer {
     const json: Json = { ...given, pre_tokenizer: preTokenizerOf(given['pre_tokenizer']) };
     try {
       const added = (json['added_tokens'] ?? []) as AddedToken[];
+      this.control = new ControlTokens(added);
+      const named = added.filter(({ id }) => this.control.isControl(id));
       // The library's constructor and its encode function keep references to their input, so each receives its own
       // copy.
-      this.full = new Tokenizer(structuredClone(json), this.config);
-      this.control = new ControlTokens(added);
-      this.plain = new Tokenizer(
-        withoutAddedTokens(
-          json,
-          added.filter(({ id }) => this.control.isControl(id)),
-        ),
-        this.config,
-      );
+      const both = (of: Json) => ({
+        full: new Tokenizer(structuredClone(of), this.config),
+        plain: new Tokenizer(withoutAddedTokens(of, named), this.config),
+      });
+      ({ full: this.full, plain: this.plain } = both(json));
+      const later = { ...json, pre_tokenizer: afterStart(json['pre_tokenizer']) };
+      const differs = JSON.stringify(later.pre_tokenizer) !== JSON.stringify(json['pre_tokenizer']);
+      this.later = differs ? both(later) : { full: this.full, plain: this.plain };
     } catch (error) {
       const reason = describe(error).slice(0, 200).replaceAll('undefined', 'none');
       throw new InputError(
@@ -204,7 +207,9 @@ export class ChatTokenizer {
   encodeChat(messages: ChatMessage[], options: ChatOptions = {}): Uint32Array {
     return this.once(JSON.stringify(['chat', messages, options]), () => {
       const trusted = options.trusted === false ? [] : TRUSTED_ROLES;
-      return Uint32Array.from(this.encodeRendered(messages, (safe) => this.applyChatTemplate(safe, options), trusted));
+      return Uint32Array.from(
+        this.encodeRendered(messages, (safe) => this.applyChatTemplate(safe, options), { trusted }),
+      );
     });
   }
 
@@ -223,7 +228,7 @@ export class ChatTokenizer {
       }));
       const render = (safe: ChatMessage[]) => (called ? this.afterCalls(safe, called) : this.afterReply(safe));
       this.written.expect(answers, render, called !== undefined);
-      return Uint32Array.from(this.encodeRendered(answers, render));
+      return Uint32Array.from(this.encodeRendered(answers, render, { isStart: false }));
     });
   }
 
@@ -360,44 +365,47 @@ export class ChatTokenizer {
   private encodeRendered(
     messages: ChatMessage[],
     render: (messages: ChatMessage[]) => string,
-    trusted = TRUSTED_ROLES,
+    { trusted = TRUSTED_ROLES, isStart = true }: { trusted?: readonly string[]; isStart?: boolean } = {},
   ): number[] {
     const foreign = messages.filter(({ role }) => !trusted.includes(role));
     const texts = foreign.flatMap(textsOf);
     const length = texts.reduce((sum, text) => sum + text.length, 0);
     if (length > MAX_CHARACTERS) throw tooLong(length);
     const isHostile = texts.some((text) => this.control.occurIn(text));
-    if (!isHostile && !texts.some((text) => this.control.touch(text))) return this.encodeOpen(render(messages));
+    if (!isHostile && !texts.some((text) => this.control.touch(text)))
+      return this.encodeOpen(render(messages), isStart);
     const hidden = new HiddenTexts(messages.flatMap(textsOf).join(''));
     const hide = (text: string) => this.control.hide(text, hidden);
     const text = render(messages.map((m) => (foreign.includes(m) ? inMessage(m, hide) : m)));
     if (!isHostile) {
       const open = render(messages);
-      if (String(this.control.namesIn(open)) === String(this.control.namesIn(text))) return this.encodeOpen(open);
+      if (String(this.control.namesIn(open)) === String(this.control.namesIn(text)))
+        return this.encodeOpen(open, isStart);
     }
-    return this.encodeParts(text, (part) => hidden.show(part));
+    return this.encodeParts(text, isStart, (part) => hidden.show(part));
   }
 
   /**
    * Encodes text that contains control tokens. A normalizer can create control tokens from other text; if it does, only
    * names that are literally in the text become control tokens.
    */
-  private encodeOpen(text: string): number[] {
-    const ids = this.encode(text);
+  private encodeOpen(text: string, isStart: boolean): number[] {
+    const ids = idsOf(isStart ? this.full : this.later.full, text);
     if (!this.normalizes) return ids;
     const control = ids.filter((id) => this.control.isControl(id));
     const named = this.control.namesIn(text).map((name) => this.full.token_to_id(name)!);
-    return String(control) === String(named) ? ids : this.encodeParts(text);
+    return String(control) === String(named) ? ids : this.encodeParts(text, isStart);
   }
 
   /**
    * Encodes a text in parts: splits it at control tokens first and restores hidden texts afterwards, so that the hidden
    * texts stay ordinary text.
    */
-  private encodeParts(text: string, show = (part: string) => part): number[] {
+  private encodeParts(text: string, isStart: boolean, show = (part: string) => part): number[] {
+    const tokenizer = (i: number) => (isStart && i === 0 ? this.plain : this.later.plain);
     return this.control
       .split(text)
-      .flatMap((part) => (typeof part === 'string' ? this.encodePlain(show(part)) : [part.id]));
+      .flatMap((part, i) => (typeof part === 'string' ? idsOf(tokenizer(i), show(part)) : [part.id]));
   }
 
   private tokenId(text: string, key: string): number {

@@ -47,6 +47,14 @@ export function preTokenizerOf(step: unknown): unknown {
   }
 }
 
+/** Returns the steps of a pre-tokenizer for a text that continues another one: a Metaspace step with `prepend_scheme` "first" prepends nothing. */
+export function afterStart(step: unknown): unknown {
+  if (typeof step !== 'object' || step === null) return step;
+  const { pretokenizers: steps, prepend_scheme: scheme } = step as Json;
+  if (Array.isArray(steps)) return { ...step, pretokenizers: steps.map(afterStart) };
+  return scheme === 'first' ? { ...step, prepend_scheme: 'never' } : step;
+}
+
 const sequence = (...pretokenizers: object[]) => ({ type: 'Sequence', pretokenizers });
 
 const split = (Regex: string) => ({ type: 'Split', pattern: { Regex }, behavior: 'Isolated', invert: false });
