@@ -203,9 +203,7 @@ describe('a model that was written as GGUF', () => {
     const metadata = new Map(header.metadata).set('tokenizer.ggml.pre', pre);
     expect(metadata.delete('tokenizer.ggml.add_bos_token')).toBe(true);
     const files = tokenizerOf(metadata, { file: 'm.gguf', vocabSize: BASE.vocabSize });
-    expect(modelTokenizer({ ...modelOf(BASE), ...files } as CheckpointWithTokenizer).withStart([1])).toEqual(
-      pre === 'llama-bpe' ? [258, 1] : [1],
-    );
+    expect(modelTokenizer({ ...modelOf(BASE), ...files }).withStart([1])).toEqual(pre === 'llama-bpe' ? [258, 1] : [1]);
   });
 
   test('a rule of splitting that llama.cpp does not have is kept', async () => {
