@@ -38,7 +38,7 @@ import { showShared } from '../state/shared.ts';
 import { showTries, showTry } from '../state/tries/growing.ts';
 import { keepAnswers } from '../state/tries/comparison.ts';
 import { keepTries } from '../state/tries/stepTries.ts';
-import { type RunChange, withoutRules } from '../storage/runChanges.ts';
+import { type RunChange, valueInForce, withoutRules } from '../storage/runChanges.ts';
 import { claimRun, discardRun, newestRun, openRun, readRun } from '../storage/saved.ts';
 import type { SavedRun } from '../storage/savedRuns.ts';
 import type { RunEvents } from '../training/run.ts';
@@ -205,7 +205,7 @@ export async function start(from?: SavedRun, given?: TrainConfig, changes?: read
     return complain(error); // the run that is shown has ended and did not change
   }
   try {
-    await train(asked, from, changes);
+    await train(asked, from, { changes, isForm: from !== undefined && given !== undefined });
   } catch (error) {
     const here = fail(error);
     const id = form.run ?? from?.id;
@@ -214,7 +214,12 @@ export async function start(from?: SavedRun, given?: TrainConfig, changes?: read
   }
 }
 
-async function train(of: TrainConfig, from?: SavedRun, changes?: readonly RunChange[]): Promise<void> {
+/** @param isForm true if `of` was chosen in the form, which shows the learning rate in force: it wins over earlier changes of the run */
+async function train(
+  of: TrainConfig,
+  from: SavedRun | undefined,
+  { changes, isForm }: { changes: readonly RunChange[] | undefined; isForm: boolean },
+): Promise<void> {
   enter({ name: 'running', progress: 'loading' });
   const isOther = !isInForm(of); // asked now: what is typed while the run loads stays in the form
   form.run = undefined;
@@ -233,7 +238,11 @@ async function train(of: TrainConfig, from?: SavedRun, changes?: readonly RunCha
   if (own) form.open(own.config, 'config.yaml');
   form.run = held?.id;
   const step = checkpoint?.state.step ?? -1;
-  const before = changes ?? (goesBy ? saved?.changes : saved && withoutRules(saved.changes, Math.max(0, step) + 1));
+  const kept = goesBy ? saved?.changes : saved && withoutRules(saved.changes, Math.max(0, step) + 1);
+  const { lr } = of.actor.optim;
+  const isReset = isForm && kept !== undefined && valueInForce(kept, Infinity, LR, lr) !== lr;
+  const before = changes ?? (isReset ? kept.filter((one) => !isOfRate(one)) : kept);
+  if (isReset) checkpoint!.state.changes = (checkpoint!.state.changes ?? []).filter((one) => !isOfRate(one));
   present({
     ...{ id: held?.id, config: of, history: upTo(step, saved?.history) },
     adapter: (saved?.record ?? where).adapter,
@@ -253,7 +262,7 @@ async function train(of: TrainConfig, from?: SavedRun, changes?: readonly RunCha
     startIsKnown,
     events,
   });
-  if (before && (changes || !goesBy)) started.writeChanges(before);
+  if (before && (changes || isReset || !goesBy)) started.writeChanges(before);
   progress({ run: started });
   if (isStopping()) started.stop(); // pause or stop was requested before the run existed
   let finished = false;
@@ -269,6 +278,10 @@ async function train(of: TrainConfig, from?: SavedRun, changes?: readonly RunCha
   const here = enter({ name: 'looking', at: 'ended' });
   if (!finished && form.run !== undefined) await offerAgain(here, form.run);
 }
+
+const LR = 'actor.optim.lr';
+
+const isOfRate = (change: RunChange): boolean => 'key' in change && change.key === LR;
 
 /** True if the form has these settings. A run that is resumed later takes the form's. */
 function isInForm(of: TrainConfig): boolean {

@@ -7,6 +7,7 @@ import { overlaid, readRuns, titleOf, toggleOverlay } from '../state/runs.ts';
 import { form } from '../state/settings/settings.ts';
 import { showNewest, showStep } from '../state/tries/shown.ts';
 import { triesOf } from '../state/tries/stepTries.ts';
+import { valueInForce } from '../storage/runChanges.ts';
 import { changes, savedRuns } from '../storage/saved.ts';
 import type { SavedRun, SavedRuns } from '../storage/savedRuns.ts';
 import { showRun, start, stop } from './controller.ts';
@@ -86,6 +87,8 @@ export const fork = (run: SavedRun, step: number): void =>
     if (back.name !== 'looking') return; // a run was started meanwhile
     const restore = form.keep();
     form.open(run.config, 'config.yaml');
+    const { lr } = form.values.value;
+    form.change('lr', String(valueInForce(run.changes, step, 'actor.optim.lr', Number(lr))));
     const copying = new AbortController();
     const cancel = () => {
       copying.abort();

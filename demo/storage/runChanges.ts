@@ -64,6 +64,13 @@ export function changesAt(
   };
 }
 
+/** Returns the value of a live setting at a step, from its value in the run's config. */
+export const valueInForce = <T>(changes: readonly RunChange[], step: number, key: string, own: T): T | number =>
+  changes.reduce<T | number>(
+    (now, of) => ('key' in of && of.key === key && of.step <= step && of.from === now ? of.to : now),
+    own,
+  );
+
 function newest(changes: readonly RunChange[], kind: RuleKind): AskedRule | undefined {
   const last = changes.findLast((of) => 'rule' in of && of.rule === kind) as RuleChange | undefined;
   return last?.code === undefined ? undefined : { name: last.name, code: last.code };

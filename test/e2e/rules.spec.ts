@@ -15,6 +15,7 @@ import {
   TINY,
   fromStep,
 } from './demo.ts';
+import { savedLines } from './savedLines.ts';
 
 testInFull('typed text is kept even if effects run late, and the page responds to it', async ({ page }) => {
   // Simulates a busy device: effects that Preact delays until after a frame run only when more letters have been typed.
@@ -133,10 +134,27 @@ async function trainByOwnReward(page: Page, engine: TestGate): Promise<void> {
   await expectPoints(page, 'reward', 5);
 }
 
-test('an error in a reward is marked at its line; corrected, the reward applies from the next step; settings change too', ({
+test('an error in a reward is marked at its line; corrected, the reward applies from the next step; settings change too', async ({
   page,
   engine,
-}) => trainByOwnReward(page, engine));
+}) => {
+  await trainByOwnReward(page, engine);
+  for (const [rate, at] of [
+    [undefined, 1e-4],
+    ['3e-4', 3e-4], // as before the change
+  ] as const) {
+    await page.getByRole('slider', { name: 'Step', exact: true }).fill('5');
+    await fromStep(page, /^Fork from 5/);
+    const field = page.locator('#settings').getByLabel('Learning rate');
+    await expect(field, 'the rate in force').toHaveValue('0.0001');
+    if (rate !== undefined) await field.fill(rate);
+    await page.getByRole('button', { name: 'Start fork' }).click();
+    await expect(page.locator('.run-list > li')).toHaveCount(rate === undefined ? 2 : 3);
+    await expectState(page, 'done');
+    const rates = (await savedLines(page)).slice(-4).map((line) => line['actor/lr']);
+    expect(rates).toEqual([1e-4, at, at, at]);
+  }
+});
 
 testInFull('a run stores its changes: replayed, resumed and opened from a file', async ({ page, engine }) => {
   await trainByOwnReward(page, engine);

@@ -51,6 +51,20 @@ test("an empty field uses the recipe's default, and corrected settings run", () 
   expect(form.config().rollout.n).toBe(256);
 });
 
+test.each([
+  ['cispo', 'grpo', 'vanilla'],
+  ['cispo', 'sapo', 'sapo'],
+  ['vanilla', 'grpo', 'vanilla'],
+])('a run with the loss %s: the default loss of %s is %s', (lossMode, algorithm, own) => {
+  const form = new Settings();
+  const text = `name: x\nmodel: { path: checkpoints/gsm8k-tool }\nactor: { policyLoss: { lossMode: ${lossMode} } }\n`;
+  form.open(text, 'config.yaml');
+  expect(form.values.value.loss).toBe(lossMode);
+  form.change('algorithm', algorithm);
+  form.change('loss', '');
+  expect(form.config().actor.policyLoss.lossMode).toBe(own);
+});
+
 test('every algorithm is in one group', () => {
   const named = Object.values(ALGORITHM_GROUPS).flatMap((group) => Object.keys(group));
   expect(named.sort()).toEqual(Object.keys(RECIPES).sort());

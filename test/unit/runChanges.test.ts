@@ -5,7 +5,14 @@ import { enter } from '../../demo/state/stage.ts';
 import { beginRules, repeatChanges } from '../../demo/actions/rules.ts';
 import { beginChanges, changes, changeSettings, setLive, whenItApplies } from '../../demo/state/rules.ts';
 import { changesText, readChanges } from '../../demo/storage/changesFile.ts';
-import { changesAt, hasCode, rulesAt, type RunChange, withoutRules } from '../../demo/storage/runChanges.ts';
+import {
+  changesAt,
+  hasCode,
+  rulesAt,
+  type RunChange,
+  valueInForce,
+  withoutRules,
+} from '../../demo/storage/runChanges.ts';
 import type { Run } from '../../demo/training/run.ts';
 import type { Session } from '../../demo/engine/session.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
@@ -39,6 +46,17 @@ test('only the changes of a step are applied', () => {
   expect(changesAt(CHANGES, 4)).toEqual({ settings: { 'actor.optim.lr': 1e-4 }, rules: { reward: length } });
   expect(changesAt(CHANGES, 7)).toEqual({ settings: {}, rules: { reward: undefined } });
   expect([3, 6].map((step) => changesAt(CHANGES, step))).toEqual([undefined, undefined]);
+});
+
+test.each([
+  [3, 3e-4, 3e-4],
+  [4, 3e-4, 1e-4],
+  [8, 3e-4, 1e-4],
+  [9, 3e-4, 2e-4],
+  [9, 5e-4, 5e-4],
+])('step %i, %d in the config: the learning rate in force is %d', (step, own, now) => {
+  const all: RunChange[] = [...CHANGES, { step: 9, key: 'actor.optim.lr', from: 1e-4, to: 2e-4 }];
+  expect(valueInForce(all, step, 'actor.optim.lr', own)).toBe(now);
 });
 
 test('removing rules from a step on keeps earlier rules and the settings', () => {

@@ -97,9 +97,12 @@ export const algorithmName = (key: string): string => NAMES.get(key) ?? key;
 /** Returns the algorithm of a config, with its loss if that is not the algorithm's own. */
 export function methodOf({ algorithm, actor }: TrainConfig): string {
   const { lossMode } = actor.policyLoss;
-  const own = (RECIPES as Record<string, Recipe>)[algorithm.name]?.actor?.policyLoss?.lossMode ?? 'vanilla';
-  return `${algorithmName(algorithm.name)}${lossMode === own ? '' : ` with the loss ${lossMode}`}`;
+  return `${algorithmName(algorithm.name)}${lossMode === ownLoss(algorithm.name) ? '' : ` with the loss ${lossMode}`}`;
 }
+
+/** Returns the loss that follows from an algorithm. */
+export const ownLoss = (algorithm: string): string =>
+  (RECIPES as Record<string, Recipe>)[algorithm]?.actor?.policyLoss?.lossMode ?? 'vanilla';
 
 interface Recipe {
   actor?: { policyLoss?: { lossMode: string } };

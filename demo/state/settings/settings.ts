@@ -6,7 +6,7 @@ import { parseTrainConfig } from '../../../src/extensions/yaml/index.ts';
 import { valueAt } from '../../../src/grpo/config/tree.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import { ConfigError, InputError } from '../../../src/errors.ts';
-import { FIELDS, type FieldName } from './fields.ts';
+import { FIELDS, type FieldName, ownLoss } from './fields.ts';
 import { refuseBeyondPage } from './limits.ts';
 
 type Values = Readonly<Record<FieldName, string>>;
@@ -89,7 +89,10 @@ export class Settings {
     if (this.wantsModel.value) return { problem: NO_MODEL, field: undefined };
     const { name, text, overrides } = recipe.value;
     const changed = FIELDS.flatMap(({ name: field, key }) => {
-      const value = values.value[field].trim();
+      const typed = values.value[field].trim();
+      // A run's settings name their loss, so the default has to replace it.
+      const value =
+        field === 'loss' && typed === '' && defaults.value.loss !== '' ? ownLoss(values.value.algorithm) : typed;
       return value === '' || value === defaults.value[field] ? [] : [{ field, text: `${key}=${value}` }];
     });
     const notes: string[] = [];
