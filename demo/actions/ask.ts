@@ -25,8 +25,10 @@ import {
   waiting,
 } from '../state/ask.ts';
 import { noteMissing } from '../state/missingParts.ts';
-import { session, weightsStep } from '../state/page.ts';
+import { session, stepsDone, weightsStep } from '../state/page.ts';
+import { asked as askedRules, live, record } from '../state/rules.ts';
 import { form, formIsReady } from '../state/settings/settings.ts';
+import { valueInForce } from '../storage/runChanges.ts';
 
 const answering = signal<Answering | undefined>(undefined);
 /** Key (`sessionKey`) of the session that `answering` was opened for. */
@@ -37,7 +39,15 @@ let stopping = new AbortController();
 let conversation: Partial<Record<Side, readonly Message[]>> = {};
 let numbered = 0;
 
-const configNow = (): TrainConfig => session.value?.config ?? form.config();
+/** Returns the config of the session with the sampling settings that its run has now; without a session, the form's. */
+function configNow(): TrainConfig {
+  if (!session.value) return form.config();
+  const { config } = session.value;
+  const isUntrained = weightsStep.value === 0 && !live.value; // the shown changes are possibly another run's
+  const now = (key: 'temperature' | 'topP') =>
+    valueInForce(isUntrained ? [] : record.value, stepsDone.value + 1, `rollout.${key}`, config.rollout[key]);
+  return { ...config, rollout: { ...config.rollout, temperature: now('temperature'), topP: now('topP') } };
+}
 
 // The shown task is the session's. Without a session, it is the task that the form describes.
 let formTask: { of: string; opened: Promise<Task> } | undefined;
@@ -48,13 +58,14 @@ effect(() => {
 });
 
 async function readTask(): Promise<Task> {
-  if (session.value) return session.value.task;
+  const opened = session.value;
+  if (opened) return askedRules.value.tool ? (await import('./openRules.ts')).withOpenTool(opened.task) : opened.task;
   const config = configNow();
   const of = JSON.stringify([config.task, config.reward]);
   if (formTask?.of !== of) formTask = { of, opened: openTask(config) };
-  const opened = await formTask.opened;
-  if (formTask.of === of && !session.value) task.value = opened; // no other task was chosen meanwhile
-  return opened;
+  const own = await formTask.opened;
+  if (formTask.of === of && !session.value) task.value = own; // no other task was chosen meanwhile
+  return own;
 }
 
 /** Returns a problem of the task as an example question. */

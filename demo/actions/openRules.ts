@@ -5,11 +5,12 @@ import { describe } from '../../src/errors.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { type Rule, RuleError, type RuleKind } from '../../src/extensions/modules/index.ts';
+import type { Task } from '../../src/tasks/task.ts';
 import type { Session } from '../engine/session.ts';
 import { shownTries } from '../state/tries/shown.ts';
 import { asked, dropLater, live, recordChange, stand, standing, whenItApplies } from '../state/rules.ts';
 import { type AskedRule, type AskedRules, OWN_RULES as OWN, RULE_KINDS } from '../storage/runChanges.ts';
-import { type OpenRule, openRule, rulesOf, tokensToTry, tryOf } from '../training/ruleParts.ts';
+import { type OpenRule, openRule, rulesOf, tokensToTry, tryOf, withTool } from '../training/ruleParts.ts';
 
 /** The shown tries, and the scores that a new reward would give them, in the same order. Undefined if the reward was not tested on them. */
 export const trial = signal<{ tries: readonly LoggedRollout[]; scores: readonly number[] } | undefined>(undefined);
@@ -113,6 +114,12 @@ export function give(trainer: GrpoTrainer, { task }: Session): void {
   const rules = rulesOf(trainer, task, current, (of, error) => void hasFailed(of, error));
   if (current.size > 0 || given.has(trainer)) trainer.replace(rules);
   given.add(trainer);
+}
+
+/** Returns the task with the tool that a rule adds or replaces. Throws InputError. */
+export function withOpenTool(task: Task): Task {
+  const tool = current.get('tool')?.tool;
+  return tool ? { ...task, tools: withTool(task, tool) } : task;
 }
 
 /** Trainers on which rules were set. */

@@ -3,7 +3,18 @@
 import { expect, test, vi } from 'vitest';
 import { enter } from '../../demo/state/stage.ts';
 import { beginRules, repeatChanges } from '../../demo/actions/rules.ts';
-import { beginChanges, changes, changeSettings, setLive, whenItApplies } from '../../demo/state/rules.ts';
+import {
+  asked as rulesAsked,
+  beginChanges,
+  changes,
+  changeSettings,
+  record,
+  setLive,
+  whenItApplies,
+} from '../../demo/state/rules.ts';
+import { ask } from '../../demo/actions/ask.ts';
+import { refusal } from '../../demo/state/ask.ts';
+import { history, showSession } from '../../demo/state/page.ts';
 import { changesText, readChanges } from '../../demo/storage/changesFile.ts';
 import {
   changesAt,
@@ -16,10 +27,26 @@ import {
 import type { Run } from '../../demo/training/run.ts';
 import type { Session } from '../../demo/engine/session.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import type { TrainConfig } from '../../src/grpo/config/types.ts';
+import type { Task } from '../../src/tasks/task.ts';
+import type { Tool } from '../../src/tasks/tool.ts';
 import { stub } from '../stub.ts';
 
 const adopt = vi.hoisted(() => vi.fn((_rules: object, _step: number) => Promise.resolve()));
-vi.mock('../../demo/actions/openRules.ts', () => ({ adopt, give: () => {} }));
+const withOpenTool = (task: Task): Task => ({ ...task, tools: [stub<Tool>({ name: 'of the rule' })] });
+vi.mock('../../demo/actions/openRules.ts', () => ({ adopt, give: () => {}, withOpenTool }));
+vi.mock('../../demo/state/address/visit.ts', () => ({ hub: undefined, address: new URLSearchParams() }));
+const answered = vi.hoisted(() => vi.fn());
+vi.mock('../../demo/engine/answering.ts', () => {
+  const engine = { tokenizer: { decode: () => '' } };
+  const opened = { engine, contextLength: 9e9, hasStart: false, has: () => true, answer: answered };
+  return { Answering: { open: () => Promise.resolve(opened) } };
+});
+vi.mock('../../src/extensions/ask/index.ts', () => ({
+  questionOf: () => Promise.resolve({ messages: [] }),
+  questionTokens: () => 1,
+}));
 
 const [calls, length] = ['calls', 'length'].map((name) => ({
   name,
@@ -87,6 +114,32 @@ function trainerAt(step: number) {
     trainer: stub<GrpoTrainer>({ state: { step }, change: (settings: object) => told.push(settings) }),
   };
 }
+
+test("a question is answered by the run's settings and tools of now", async () => {
+  answered.mockResolvedValue({ messages: [], trajectory: { stopReason: 'aborted' }, observation: '' });
+  const config = resolveTrainConfig({ name: 'x', model: { path: 'x' }, rollout: { temperature: 1, topP: 0.9 } });
+  const task = stub<Task>({ tools: [{ name: 'own' }] });
+  const set = (key: string, from: number, to: number, step: number): RunChange => ({ step, key, from, to });
+  record.value = [
+    set('rollout.temperature', 1, 0.5, 2),
+    set('rollout.topP', 0.9, 0.7, 3),
+    set('rollout.temperature', 0.5, 0.3, 4),
+  ];
+  history.value = [{ 'training/global_step': 2 }];
+  const asked = async (step: number) => {
+    showSession(stub<Session>({ config, task, close: () => {} }), step);
+    expect([await ask('?'), refusal.value]).toEqual([true, '']);
+    const [, options] = answered.mock.lastCall as [string, { config: TrainConfig; task: Task }];
+    const { temperature, topP } = options.config.rollout;
+    return [temperature, topP, options.task.tools!.map(({ name }) => name)];
+  };
+  expect(await asked(2)).toEqual([0.5, 0.7, ['own']]);
+  expect(await asked(0), "an untrained session beside another run's changes").toEqual([1, 0.9, ['own']]);
+  rulesAsked.value = { tool: { name: '', code: '' } };
+  expect(await asked(2)).toEqual([0.5, 0.7, ['of the rule']]);
+  [rulesAsked.value, record.value, history.value] = [{}, [], []];
+  showSession(undefined);
+});
 
 test('a change in the last step, or while a run stops, is said to wait for the next run', () => {
   const at = (step: number, now: 'running' | 'paused' | 'stopping') => {
