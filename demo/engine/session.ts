@@ -48,6 +48,8 @@ export class Session {
   readonly task: Task;
   /** Rejects when a worker dies, its GPU is lost, or the session is closed, because calls to an ended worker never resolve. */
   readonly failed: Promise<never>;
+  /** True while the engine holds the start weights, which are evaluated between steps. */
+  evaluatesStart = false;
   isClosed = false;
   readonly #workers: Worker[];
   #tellClosed: (error: Error) => void = () => {};

@@ -71,6 +71,7 @@ export class StartEvaluation {
     const { exportWeights } = model;
     const trained = await exportWeights();
     model.exportWeights = () => Promise.resolve(trained); // other callers mean the run's weights
+    this.#session.evaluatesStart = true;
     try {
       await model.importWeights(this.#weights);
       await rollout.resetCache(0);
@@ -79,6 +80,7 @@ export class StartEvaluation {
       await model.importWeights(trained);
       await rollout.resetCache(step);
       model.exportWeights = exportWeights;
+      this.#session.evaluatesStart = false;
     }
   }
 }

@@ -2,12 +2,15 @@
 
 import { readFileSync } from 'node:fs';
 import { effect } from '@preact/signals';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { costOf, keepSpeed, speed } from '../../demo/state/estimate.ts';
 import { adapter } from '../../demo/state/notices.ts';
 import { ALGORITHM_GROUPS } from '../../demo/state/settings/fields.ts';
-import { fitsBetweenSteps } from '../../demo/training/startEvaluation.ts';
+import type { Session } from '../../demo/engine/session.ts';
+import { fitsBetweenSteps, StartEvaluation } from '../../demo/training/startEvaluation.ts';
 import { Settings } from '../../demo/state/settings/settings.ts';
+import { Evaluation } from '../../src/grpo/generate/validate.ts';
+import { stub } from '../stub.ts';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { TrainConfigInput } from '../../src/grpo/config/input.ts';
@@ -103,4 +106,28 @@ test.each<[string, Partial<TrainConfigInput>, boolean]>([
   ['trainer.stopWhen', { trainer: { stopWhen: { metric: 'x', atLeast: 1 } } }, false],
 ])('the start weights are evaluated between steps only if no sample is in flight there: %s', (_, part, fits) => {
   expect(fitsBetweenSteps(resolveTrainConfig({ name: 'x', model: { path: 'x' }, ...part }))).toBe(fits);
+});
+
+test('while the start weights are evaluated, the session says so, and other callers get the trained ones', async () => {
+  const [start, trained] = [new Map(), new Map()];
+  const seen: unknown[] = [];
+  const model = {
+    exportWeights: () => Promise.resolve(trained),
+    importWeights: (weights: unknown) => Promise.resolve(void seen.push(weights === start ? 'start' : 'trained')),
+  };
+  const session = stub<Session>({
+    model: { weights: start },
+    engine: { model, rollout: { resetCache: (step) => Promise.resolve(void seen.push(step)) } },
+    evaluatesStart: false,
+  });
+  const next = async () =>
+    void seen.push(session.evaluatesStart, (await session.engine.model.exportWeights()) === trained);
+  vi.spyOn(Evaluation, 'begin').mockResolvedValue(stub<Evaluation>({ next }));
+  const config = resolveTrainConfig({ name: 'x', model: { path: 'x' } });
+  const evaluation = await StartEvaluation.begin(session, config, {
+    onProgress: () => {},
+    signal: new AbortController().signal,
+  });
+  await evaluation!.next(5);
+  expect([...seen, session.evaluatesStart]).toEqual(['start', 0, true, true, 'trained', 5, false]);
 });

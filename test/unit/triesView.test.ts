@@ -15,7 +15,6 @@ import { bestFirst, groupsOf, mostTelling, whatItTeaches } from '../../demo/view
 import {
   endOf,
   places,
-  temperatureAt,
   type TokenView,
   tokenViews,
   updateOfGroup,
@@ -23,8 +22,6 @@ import {
 } from '../../demo/views/inspector/measures.ts';
 import type { TryTokens } from '../../demo/training/tokens.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
-import type { TrainConfig } from '../../src/grpo/config/types.ts';
-import type { RunChange } from '../../demo/storage/runChanges.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { stub } from '../stub.ts';
 
@@ -193,16 +190,6 @@ test('tries that the task does not judge are neither right nor wrong', () => {
   const answers = [0, 1].map((group) => ({ ...tryOf(group, 1, group === 0 ? null : 1, null), problem: 'p' }));
   expect(comparisonOf(answers, answers)?.number).toBe(2);
   expect(comparisonOf(answers.slice(0, 1), answers)).toBeUndefined();
-});
-
-test("a step's temperature is the config's until it was changed during the run", () => {
-  const config = stub<TrainConfig>({ rollout: { temperature: 1 } });
-  const changes: RunChange[] = [
-    { step: 3, key: 'rollout.temperature', from: 1, to: 0.7 },
-    { step: 4, key: 'actor.optim.lr', from: 3e-4, to: 1e-4 },
-    { step: 9, key: 'rollout.temperature', from: 0.7, to: 0.5 },
-  ];
-  expect([2, 3, 8, 9].map((step) => temperatureAt(config, changes, step))).toEqual([1, 0.7, 0.7, 0.5]);
 });
 
 test('groups are in order, the one with the widest rewards is chosen, and a try without a reward is last', () => {

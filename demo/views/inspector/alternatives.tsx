@@ -5,8 +5,9 @@ import { short } from '../../../src/ui/format.ts';
 import type { Generation } from '../../../src/rollout/types.ts';
 import { config, session, stepsDone, weightsStep } from '../../state/page.ts';
 import { record } from '../../state/rules.ts';
+import { valueInForce } from '../../storage/runChanges.ts';
 import type { TryTokens } from '../../training/tokens.ts';
-import { temperatureAt, type TokenView } from './measures.ts';
+import type { TokenView } from './measures.ts';
 
 /** Milliseconds before a request, so that tokens that the pointer only passes cause no request. */
 const WAIT_MS = 200;
@@ -94,12 +95,16 @@ const chance = (p: number) => (p < 0.001 ? '< 0.001' : p.toFixed(3));
 
 let asked = 0;
 
+/** Step of the weights that answer now; undefined while an update changes them. */
+const stepInEngine = (): number | undefined => (session.peek()?.evaluatesStart ? 0 : weightsStep.peek());
+
 /** Samples one token after the try's tokens before `at`, and returns the alternatives. */
 async function choicesAt({ sample, step: { engine } }: TryTokens, at: number): Promise<Choices> {
   const { promptIds, responseIds } = sample.trajectory;
   const requestId = `inspector.${asked++}`;
-  const before = weightsStep.peek();
-  const temperature = temperatureAt(config.peek(), record.peek(), stepsDone.peek() + 1);
+  const before = stepInEngine();
+  const own = config.peek()?.rollout.temperature ?? 1;
+  const temperature = valueInForce(record.peek(), stepsDone.peek() + 1, 'rollout.temperature', own);
   const sampling = { temperature, topK: 0, topP: 1, minP: 0 };
   try {
     const answer = await engine.rollout.generate({
@@ -109,7 +114,7 @@ async function choicesAt({ sample, step: { engine } }: TryTokens, at: number): P
       key: [0, asked],
       sampling: { ...sampling, maxNewTokens: 1, stopTokenIds: [], entropy: true, topLogprobs: 8 },
     });
-    return { ...read(answer), step: before === weightsStep.peek() ? before : undefined };
+    return { ...read(answer), step: before === stepInEngine() ? before : undefined };
   } finally {
     engine.rollout.release(requestId);
   }

@@ -1,8 +1,6 @@
 /** The numbers that tokens can be coloured by: the value of each token, its position on the colour scale, and the meaning of the scale. */
 
-import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import { plural, short, signed } from '../../../src/ui/format.ts';
-import type { RunChange } from '../../storage/runChanges.ts';
 import type { TryTokens } from '../../training/tokens.ts';
 
 export const MEASURES = ['probability', 'advantage', 'ratio', 'entropy', 'clip', 'gradient'] as const;
@@ -27,12 +25,6 @@ export interface TokenView {
   gradient?: number;
   /** Step of the weights that sampled the token. */
   version?: number;
-}
-
-/** Returns the temperature of a step: the config's, or the newest one that was set during the run up to that step. */
-export function temperatureAt(config: TrainConfig | undefined, changes: readonly RunChange[], step: number): number {
-  const newest = changes.findLast((of) => 'key' in of && of.key === 'rollout.temperature' && of.step <= step);
-  return newest && 'to' in newest ? newest.to : (config?.rollout.temperature ?? 1);
 }
 
 /** Returns the tokens of a try with their numbers. */
