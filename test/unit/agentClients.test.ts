@@ -76,7 +76,7 @@ beforeAll(async () => {
   const quiet = ['--no-audit', '--no-fund', '--prefer-offline', '--ignore-scripts'];
   const packages = ['@openai/agents@0.20', 'openai@6', '@langchain/openai@1', '@langchain/core@1'];
   await run('npm', ['install', ...quiet, ...packages], { cwd: folder });
-}, 600_000);
+});
 
 /** Returns the result of an agent of such a package, which runs in a process. `words`: the arguments after the address. */
 async function installed(url: string, ...words: string[]): Promise<unknown> {

@@ -70,7 +70,7 @@ beforeAll(async () => {
     expect(await failureOf(filled(['train', 'configs/gsm8k-tool.yaml', ...own], output))).toBe('');
   if (isFull) writeAdapter('runs/lora/checkpoints/step-2');
   cpSync('runs', 'finished', { recursive: true });
-}, 120_000);
+});
 afterAll(() => process.chdir(root));
 
 test('every command is run by a test, or its page says that none runs it', () => {
@@ -89,7 +89,7 @@ test('every command is run by a test, or its page says that none runs it', () =>
 /** Commands that have run on an earlier page, and need not run again. `init` runs again, because its folder is needed. */
 const hasRun = new Set<string>();
 const pages = new Set(documentCommands.map(({ page }) => page).filter((page) => isFull || page === 'README.md'));
-test.each([...pages])('%s', { timeout: 300_000 }, async (page) => {
+test.each([...pages])('%s', async (page) => {
   startPage();
   const failures: string[] = [];
   for (const command of documentCommands.filter((one) => one.page === page && runnerOf(one) === 'unit')) {

@@ -217,7 +217,7 @@ test.each<RolloutOptions>([
   // Without preemption, a server does a part of the same. rolloutServer.test.ts counts its slots every day.
   ...(isFull ? ([{ preemption: 'off' }] as const) : []),
   { preemption: 'latest' },
-])('thousands of requests with faults of every kind, preemption $preemption', { timeout: 600_000 }, async (options) => {
+])('thousands of requests with faults of every kind, preemption $preemption', async (options) => {
   const engine = scriptedServer(options);
   const reasons = new Set<StopReason>();
   let samples = 0;

@@ -132,7 +132,7 @@ async function checked(exercise: Exercise, given: Exercise['answer']): Promise<C
 }
 
 const title = 'exercise $id accepts its answer, and tells three mistakes apart';
-test.each(EXERCISES)(title, { timeout: 4 * BUSY_MS }, async (exercise) => {
+test.each(EXERCISES)(title, async (exercise) => {
   expect(await checked(exercise, exercise.answer)).toEqual({ ok: true, says: `Right. ${exercise.why}` });
   expect(exercise.wrong).toHaveLength(3);
   for (const { given, says } of exercise.wrong)
@@ -147,7 +147,6 @@ test.each(EXERCISES)(title, { timeout: 4 * BUSY_MS }, async (exercise) => {
 // The loops of exercise 3.1 take seconds.
 test.each(Object.entries(ANSWERS).filter(([id]) => isFull || id !== '3.1'))(
   'exercise %s accepts right answers in other forms, and no other wrong one',
-  { timeout: 4 * BUSY_MS },
   async (id, { right, wrong }) => {
     const exercise = EXERCISES.find((one) => one.id === id)!;
     const given = async (code: string) =>
@@ -192,7 +191,6 @@ test.each(EXERCISES.filter((one) => !isCode(one) && one.kind !== 'loop'))(
 
 test.each(EXERCISES.filter((one) => isCode(one)).slice(0, isFull ? undefined : 1))(
   'code of exercise $id that throws or does not end is told',
-  { timeout: BUSY_MS },
   async (exercise) => {
     const { name } = exercise;
     for (const [code, says] of [
@@ -212,13 +210,9 @@ test.each(EXERCISES.filter(isCode))('exercise $id starts from code that is not y
 
 const LAST = LESSONS.flatMap((lesson) => lesson.EXERCISES.findLast(isCode) ?? []);
 const KINDS = [true, false].flatMap((isLoss) => LAST.find(({ tokens }) => (tokens !== undefined) === isLoss) ?? []);
-test.each(isFull ? LAST : KINDS)(
-  'the answer of exercise $id is right in the sandbox',
-  { timeout: BUSY_MS },
-  async (exercise) => {
-    expect(await checkCode(exercise, exercise.answer, BUSY_MS)).toMatchObject({ ok: true });
-  },
-);
+test.each(isFull ? LAST : KINDS)('the answer of exercise $id is right in the sandbox', async (exercise) => {
+  expect(await checkCode(exercise, exercise.answer, BUSY_MS)).toMatchObject({ ok: true });
+});
 
 test.each(LESSONS)('every number in the text of $name is the one of the recorded data', ({ html, NUMBERS }) => {
   const found = [...html.matchAll(/<data data-number="([\w-]+)">([^<]*)<\/data>/g)];

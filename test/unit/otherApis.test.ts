@@ -683,72 +683,68 @@ const WAYS = SWEPT.flatMap((swept) => [
   { ...swept, way: 'a few fields over HTTP' },
   ...(isFull ? [{ ...swept, way: 'all fields' }] : []),
 ]);
-test.each(WAYS)(
-  'any value of $way of $path is served, or refused in the form of its API',
-  { timeout: 3_600_000 },
-  async (swept) => {
-    const { path, file, type, valid, few, way } = swept;
-    const isAll = way === 'all fields';
-    const run = await servedRun({ tokens: 2000 });
-    const overHttp = async (body: string) => {
-      const headers = { 'content-type': 'application/json' };
-      const answer = await fetch(`${run.url}/v1${path}`, { method: 'POST', headers, body });
-      return { status: answer.status, said: await answer.text() };
-    };
-    /** Sends the request without HTTP, as the server does it. */
-    const directly = async (body: string) => {
-      const { signal } = new AbortController();
-      try {
-        const json = () => Promise.resolve(JSON.parse(body) as unknown);
-        const answer = await run.handler(`v1${path}`.split('/'))!['POST']({ json, signal });
-        if ('body' in answer) return { status: 200, said: JSON.stringify(answer.body) };
-        const events: string[] = [];
-        for await (const event of 'named' in answer ? answer.named : answer.events)
-          events.push(`data: ${JSON.stringify(event)}`);
-        return { status: 200, said: events.join('\n') };
-      } catch (error) {
-        const refused =
-          error instanceof ApiError
-            ? error
-            : new ApiError(String(error), { status: error instanceof InputError ? 400 : 500 });
-        return {
-          status: refused.status,
-          said: JSON.stringify(path === '/messages' ? anthropicError(refused) : refused.body),
-        };
-      }
-    };
-    const send = isAll ? directly : overHttp;
-    const counts: Record<number, number> = {};
-    const fields = isAll ? await fieldsOf(file, type) : few;
-    const texts = fields.flatMap((field, f) =>
-      VALUES.flatMap((value, i) => {
-        if (!isAll && (f + i) % 14 !== 0) return [];
-        const body = JSON.stringify(withValue(valid, field, '@value', (f + i) % 3)).replaceAll('"@value"', () => value);
-        return [body, body.replace('{', '{"stream": true, ')];
-      }),
-    );
-    const check = async (body: string) => {
-      const { status, said } = await send(body);
-      counts[status] = (counts[status] ?? 0) + 1;
-      if (status === 200)
-        return expect([body, said]).toEqual([body, expect.not.stringMatching(/server_error|api_error|"error":\{/)]);
-      const { error } = JSON.parse(said) as { error: { type: string; message: string } };
-      expect([body, status, error.type]).toEqual([body, status === 413 ? 413 : 400, 'invalid_request_error']);
-      expect(Object.keys(error).toSorted()).toEqual(
-        path === '/messages' ? ['message', 'type'] : ['code', 'message', 'param', 'type'],
-      );
-      expect([body, error.message]).toEqual([body, expect.stringMatching(/^[^\n]{10,600}$/)]);
-      expect(error.message).not.toMatch(/\bat .*:\d+|node_modules|\.ts\b|is not a function|Cannot read/);
-    };
-    for (let i = 0; i < texts.length; i += 64) {
-      await Promise.all(texts.slice(i, i + 64).map(check));
-      run.groups.reset(undefined, true);
-      run.rollout.requests.length = 0;
+test.each(WAYS)('any value of $way of $path is served, or refused in the form of its API', async (swept) => {
+  const { path, file, type, valid, few, way } = swept;
+  const isAll = way === 'all fields';
+  const run = await servedRun({ tokens: 2000 });
+  const overHttp = async (body: string) => {
+    const headers = { 'content-type': 'application/json' };
+    const answer = await fetch(`${run.url}/v1${path}`, { method: 'POST', headers, body });
+    return { status: answer.status, said: await answer.text() };
+  };
+  /** Sends the request without HTTP, as the server does it. */
+  const directly = async (body: string) => {
+    const { signal } = new AbortController();
+    try {
+      const json = () => Promise.resolve(JSON.parse(body) as unknown);
+      const answer = await run.handler(`v1${path}`.split('/'))!['POST']({ json, signal });
+      if ('body' in answer) return { status: 200, said: JSON.stringify(answer.body) };
+      const events: string[] = [];
+      for await (const event of 'named' in answer ? answer.named : answer.events)
+        events.push(`data: ${JSON.stringify(event)}`);
+      return { status: 200, said: events.join('\n') };
+    } catch (error) {
+      const refused =
+        error instanceof ApiError
+          ? error
+          : new ApiError(String(error), { status: error instanceof InputError ? 400 : 500 });
+      return {
+        status: refused.status,
+        said: JSON.stringify(path === '/messages' ? anthropicError(refused) : refused.body),
+      };
     }
-    const status = run.handler(['v1', 'status'])!['GET']({} as never) as { body: object };
-    expect(status.body).toMatchObject({ calls: 0, open_trajectories: 0 });
-    expect([run.rollout.held.size, run.rollout.underWay]).toEqual([0, 0]);
-    if (isAll)
-      console.log(`${path}: ${fields.length} fields, ${texts.length} requests, by status ${JSON.stringify(counts)}`);
-  },
-);
+  };
+  const send = isAll ? directly : overHttp;
+  const counts: Record<number, number> = {};
+  const fields = isAll ? await fieldsOf(file, type) : few;
+  const texts = fields.flatMap((field, f) =>
+    VALUES.flatMap((value, i) => {
+      if (!isAll && (f + i) % 14 !== 0) return [];
+      const body = JSON.stringify(withValue(valid, field, '@value', (f + i) % 3)).replaceAll('"@value"', () => value);
+      return [body, body.replace('{', '{"stream": true, ')];
+    }),
+  );
+  const check = async (body: string) => {
+    const { status, said } = await send(body);
+    counts[status] = (counts[status] ?? 0) + 1;
+    if (status === 200)
+      return expect([body, said]).toEqual([body, expect.not.stringMatching(/server_error|api_error|"error":\{/)]);
+    const { error } = JSON.parse(said) as { error: { type: string; message: string } };
+    expect([body, status, error.type]).toEqual([body, status === 413 ? 413 : 400, 'invalid_request_error']);
+    expect(Object.keys(error).toSorted()).toEqual(
+      path === '/messages' ? ['message', 'type'] : ['code', 'message', 'param', 'type'],
+    );
+    expect([body, error.message]).toEqual([body, expect.stringMatching(/^[^\n]{10,600}$/)]);
+    expect(error.message).not.toMatch(/\bat .*:\d+|node_modules|\.ts\b|is not a function|Cannot read/);
+  };
+  for (let i = 0; i < texts.length; i += 64) {
+    await Promise.all(texts.slice(i, i + 64).map(check));
+    run.groups.reset(undefined, true);
+    run.rollout.requests.length = 0;
+  }
+  const status = run.handler(['v1', 'status'])!['GET']({} as never) as { body: object };
+  expect(status.body).toMatchObject({ calls: 0, open_trajectories: 0 });
+  expect([run.rollout.held.size, run.rollout.underWay]).toEqual([0, 0]);
+  if (isAll)
+    console.log(`${path}: ${fields.length} fields, ${texts.length} requests, by status ${JSON.stringify(counts)}`);
+});

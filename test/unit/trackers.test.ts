@@ -154,4 +154,4 @@ test('TensorBoard reads every step once, and for a repeated step the second valu
     'actor/pg_loss': [[1, null]],
   });
   expect(existsSync(folder.file('metrics.csv'))).toBe(false);
-}, 240_000);
+});
