@@ -21,8 +21,6 @@ if (isFull && !clientsPython)
   process.stderr.write('skipped: no Python with agent packages; CONTRIBUTING.md says how to make one\n');
 const hasPython = isFull && clientsPython !== undefined;
 
-const TIMEOUT_MS = 1_800_000;
-
 describe.runIf(hasPython)('a tool loop of Python by default settings', () => {
   const CLIENTS = [
     ...['openai_chat', 'openai_responses', 'openai_agents', 'openai_agents_chat', 'anthropic_stream'],
@@ -35,7 +33,7 @@ describe.runIf(hasPython)('a tool loop of Python by default settings', () => {
    * request.
    */
   const TURNS: Record<string, number[]> = { instructor: [1], smolagents: [1, 1], inspect_ai_openai: [1, 2] };
-  test.for(CLIENTS)('%s', { timeout: TIMEOUT_MS }, async (client, { skip }) => {
+  test.for(CLIENTS)('%s', async (client, { skip }) => {
     const { url, rollout, groups } = await servedRun({ tokens: 2048 });
     rollout.says = client === 'smolagents' ? callsUntilAnswer : callsCalculator;
     using agent = new PythonAgent(client, 'talking');
@@ -91,7 +89,7 @@ const meanOf = (values: number[]) => values.reduce((sum, value) => sum + value, 
 const rise = (rewards: number[]) => meanOf(rewards.slice(-SPAN)) - meanOf(rewards.slice(0, SPAN));
 
 describe.runIf(isFull)('the shipped model learns from', () => {
-  test("an agent of Anthropic's package, through /v1/messages", { timeout: TIMEOUT_MS }, async () => {
+  test("an agent of Anthropic's package, through /v1/messages", async () => {
     const { name, description, parameters } = calculator;
     const tools = [{ name, description, input_schema: parameters as Anthropic.Tool.InputSchema }];
     const episode = async ({ base, question }: AgentTask) => {
@@ -114,13 +112,9 @@ describe.runIf(isFull)('the shipped model learns from', () => {
     expect(rise(rewards)).toBeGreaterThan(0.15);
   });
 
-  test.runIf(hasPython)(
-    "an agent of Python's openai-agents, through /v1/responses",
-    { timeout: TIMEOUT_MS },
-    async () => {
-      using agent = new PythonAgent('openai_agents', 'responses');
-      const rewards = await rewardsOf('responses', async (tasks) => (await agent.answers(tasks)) as string[]);
-      expect(rise(rewards)).toBeGreaterThan(0.15);
-    },
-  );
+  test.runIf(hasPython)("an agent of Python's openai-agents, through /v1/responses", async () => {
+    using agent = new PythonAgent('openai_agents', 'responses');
+    const rewards = await rewardsOf('responses', async (tasks) => (await agent.answers(tasks)) as string[]);
+    expect(rise(rewards)).toBeGreaterThan(0.15);
+  });
 });

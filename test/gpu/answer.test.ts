@@ -98,7 +98,7 @@ test('copying the weights during every step changes no metric of a run', async (
   expect(copies.length).toBeGreaterThan(9);
   const first = [...copies[0].keys()][0];
   expect(copies.at(-1)!.get(first)!.data).not.toEqual(copies[0].get(first)!.data);
-}, 240_000);
+});
 
 /** Trains, and returns metrics without times. `hear` is called at the start of every phase and with every sample. */
 async function train(hear: (weights: () => Promise<TensorMap>) => Promise<void>): Promise<Metrics[]> {

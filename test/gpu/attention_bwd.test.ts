@@ -8,12 +8,6 @@ import { testGpu } from './gpu.ts';
 const adapter = await testGpu();
 
 /**
- * Timeout of a test in milliseconds. On a busy machine, lavapipe needs more than a minute to compile a backward kernel with a large head
- * dim.
- */
-const WIDE_TIMEOUT = 240_000;
-
-/**
  * False for the kernels of hardware whose compilation takes lavapipe's LLVM too long: a minute with head dim 96, more than 16 minutes with
  * 128. SwiftShader tests them.
  */
@@ -30,7 +24,7 @@ for (const D of PRINTED_HEAD_DIMS)
   for (const form of attentionForms(adapter, D).filter(
     (form) => form !== 'block1' && isTested(form, D) && compilesSoon(form, D),
   ))
-    describe(`attention_bwd_q and attention_bwd_kv, ${form}, head dim ${D}`, { timeout: WIDE_TIMEOUT }, () => {
+    describe(`attention_bwd_q and attention_bwd_kv, ${form}, head dim ${D}`, () => {
       testAttentionBwd(attentionCases(D), form);
       testAttentionBwdFold(D, form);
     });

@@ -66,30 +66,26 @@ const countOf = (text: string) => said.split(text).length - 1;
 /** True with --full. The everyday tests lose the device of a scripted engine instead (test/unit/trainCommand.test.ts). */
 const isFull = process.env['FULL_TESTS'] === '1';
 
-test.runIf(isFull)(
-  'a run whose device is lost at five moments is the run that lost none',
-  { timeout: 300_000 },
-  async () => {
-    const unbroken = await train('unbroken', [], 'trainer.saveFreq=1');
-    const losses: Loss[] = [
-      ['', 20], // while the engine is created
-      ['step 1/4', 3], // during the export of the first checkpoint
-      ['step 2/4', 60, 3], // during the next step; the loss is reported late
-      ['resumed from step 2', 1],
-      ['step 3/4', 90],
-    ];
-    const lost = await train('lost', losses, 'trainer.saveFreq=1');
-    expect(lost.metrics).toEqual(unbroken.metrics);
-    expect(lost).toEqual(unbroken);
-    expect(countOf(LOST)).toBe(5);
-    expect(said).toMatch(/lost before the first step was done \(.*\), resuming on a new one from the start/);
-    expect(said).toMatch(/lost after step 1 \(.*\), resuming on a new one from the start/);
-    expect(said).toMatch(/lost after step 2 \(.*\), resuming on a new one from \S+step-2\n/);
+test.runIf(isFull)('a run whose device is lost at five moments is the run that lost none', async () => {
+  const unbroken = await train('unbroken', [], 'trainer.saveFreq=1');
+  const losses: Loss[] = [
+    ['', 20], // while the engine is created
+    ['step 1/4', 3], // during the export of the first checkpoint
+    ['step 2/4', 60, 3], // during the next step; the loss is reported late
+    ['resumed from step 2', 1],
+    ['step 3/4', 90],
+  ];
+  const lost = await train('lost', losses, 'trainer.saveFreq=1');
+  expect(lost.metrics).toEqual(unbroken.metrics);
+  expect(lost).toEqual(unbroken);
+  expect(countOf(LOST)).toBe(5);
+  expect(said).toMatch(/lost before the first step was done \(.*\), resuming on a new one from the start/);
+  expect(said).toMatch(/lost after step 1 \(.*\), resuming on a new one from the start/);
+  expect(said).toMatch(/lost after step 2 \(.*\), resuming on a new one from \S+step-2\n/);
 
-    // A run without a checkpoint restarts, in its own folder.
-    const { checkpoints: _, ...same } = unbroken;
-    expect(await train('over', [['step 2/4', 30]], 'trainer.saveFreq=0')).toEqual({ ...same, checkpoints: ['step-4'] });
-    expect(countOf(LOST)).toBe(1);
-    expect(readdirSync(defaultLocalDir).sort()).toEqual(['lost', 'over', 'unbroken']);
-  },
-);
+  // A run without a checkpoint restarts, in its own folder.
+  const { checkpoints: _, ...same } = unbroken;
+  expect(await train('over', [['step 2/4', 30]], 'trainer.saveFreq=0')).toEqual({ ...same, checkpoints: ['step-4'] });
+  expect(countOf(LOST)).toBe(1);
+  expect(readdirSync(defaultLocalDir).sort()).toEqual(['lost', 'over', 'unbroken']);
+});

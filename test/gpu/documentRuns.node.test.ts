@@ -14,7 +14,7 @@ const lines = new Map(
 );
 
 /** Each command runs in a separate process, because a loss that `--import` registers stays registered until its process ends. */
-test.runIf(isFull).each([...lines])('%s', { timeout: 600_000 }, (_, [, ...words]) => {
+test.runIf(isFull).each([...lines])('%s', (_, [, ...words]) => {
   const args = filled(words, (name) => join(folder, name));
   if (args[0] === 'sft') args.push(`trainer.defaultLocalDir=${folder}`);
   const { status, stderr } = spawnSync(process.execPath, ['scripts/webgrpo.mjs', ...args], { encoding: 'utf8' });

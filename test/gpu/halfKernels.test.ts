@@ -125,9 +125,7 @@ for (const D of [16, 24, 32, 48, 64, 6])
     attentionBwd(gpu, { ...views, ...back, ...grads, ...heads(N, H, K, D) });
   };
 
-test.for(Object.keys(CASES))('%s', { timeout: 300_000 }, (name, { skip }) =>
-  withHalves(skip, (gpu) => compare(gpu, CASES[name])),
-);
+test.for(Object.keys(CASES))('%s', (name, { skip }) => withHalves(skip, (gpu) => compare(gpu, CASES[name])));
 
 /**
  * Tests only the tiles that this adapter chooses. Tiles for other adapters' subgroups may run here too, but lavapipe compiles their four
@@ -147,7 +145,7 @@ describe.each(namesOf(MATMUL_TILES))('matmul_%s', (variant) => {
       used(gpu, variant) ? withHalves(skip, body) : skip(`${variant} is not what this adapter uses`),
     );
 
-  test.for(SHAPES)('outputs in 32 and 16 bits, M=%i N=%i K=%i', { timeout: 300_000 }, ([M, N, K], { skip }) =>
+  test.for(SHAPES)('outputs in 32 and 16 bits, M=%i N=%i K=%i', ([M, N, K], { skip }) =>
     run(skip, (gpu) =>
       compare(gpu, (_, b) => {
         const sizes = { M, N, K, variant };
@@ -161,7 +159,7 @@ describe.each(namesOf(MATMUL_TILES))('matmul_%s', (variant) => {
     ),
   );
 
-  test.for(SHAPES)('against float64, M=%i N=%i K=%i', { timeout: 300_000 }, (shape, { skip }) =>
+  test.for(SHAPES)('against float64, M=%i N=%i K=%i', (shape, { skip }) =>
     run(skip, async (gpu) => {
       const { M, N, K, ...plain } = product(shape);
       const [x, b] = [rounded(plain.x), rounded(plain.b)];

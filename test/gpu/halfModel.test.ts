@@ -33,7 +33,7 @@ const [PROMPT, SAMPLES, LENGTH] = [3, 3, 5];
 
 const offered = async () => (await testGpu()).device.features.has('shader-f16');
 const onHalves = (name: string, body: (gpu: Gpu) => Promise<void>) =>
-  test(name, { timeout: 300_000 }, async ({ skip }) => {
+  test(name, async ({ skip }) => {
     if (!(await offered())) skip('this adapter has no shader-f16');
     await body(await testGpu());
   });

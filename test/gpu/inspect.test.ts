@@ -91,7 +91,7 @@ test('inspecting a run changes no bit of it, and a run without inspection return
     ['tokens', 'extras'],
     ['tokens', 'extras'],
   ]);
-}, 240_000);
+});
 
 /** verl's GRPO in float64: (reward - mean of the group) / standard deviation of the group. */
 function advantagesOf(samples: readonly Sample[]): number[] {

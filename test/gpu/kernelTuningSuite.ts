@@ -101,7 +101,6 @@ export function testKernelTuning(): void {
       expect(identityOf(gpu)).not.toBe(before);
       gpu.destroy();
     },
-    240_000,
   );
 
   test('a table that does not fit is refused with one error message', async () => {

@@ -64,7 +64,7 @@ async function rowsOf(learner: Learner, n = 3): Promise<TrainRow[]> {
 }
 
 // The long timeout is for the compilation of kernels, for which the first test waits.
-test("the example's loop has the trainer's numbers, bit for bit, on two steps", { timeout: 240_000 }, async () => {
+test("the example's loop has the trainer's numbers, bit for bit, on two steps", async () => {
   await fresh();
   const history = await grpo(engine, 2);
   const weights = await engine.model.exportWeights();
@@ -325,7 +325,7 @@ test('a failed call adds no gradient and keeps the earlier ones', async () => {
 
 /** Number of measured rounds; each round makes five calls. Earlier rounds may allocate. */
 const ROUNDS = isFull ? 40 : 4;
-test(`${5 * ROUNDS} calls after the first of each kind make nothing on the device`, { timeout: 240_000 }, async () => {
+test(`${5 * ROUNDS} calls after the first of each kind make nothing on the device`, async () => {
   const learner = await fresh();
   const made = () => {
     const { buffers, bytes, pipelines, bindGroups } = engine.gpu.counters;

@@ -28,7 +28,7 @@ import { isFull } from './full.ts';
 const adapter = await navigator.gpu.requestAdapter();
 const onSwiftShader = /swiftshader/i.test(`${adapter?.info.architecture} ${adapter?.info.description}`);
 
-test('group A and the log-probs of the appendix are as they were recorded', { timeout: 240_000 }, async () => {
+test('group A and the log-probs of the appendix are as they were recorded', async () => {
   const text = readFileSync('configs/gsm8k-tool.yaml', 'utf8');
   const recipe = parseTrainConfig(text, { source: 'gsm8k-tool.yaml', note: () => {} });
   const model = await readCheckpoint('checkpoints/gsm8k-tool');
@@ -51,7 +51,7 @@ test('group A and the log-probs of the appendix are as they were recorded', { ti
   if (onSwiftShader) expect(comparable(drawn)).toEqual(comparable(recorded));
 });
 
-test('the loop of lesson 3 trains on the GPU as it was recorded', { timeout: 240_000 }, async () => {
+test('the loop of lesson 3 trains on the GPU as it was recorded', async () => {
   const engine = await createLocalEngine({
     ...engineSizes(config),
     ...(await readCheckpoint('checkpoints/reverse-text')),
@@ -68,7 +68,7 @@ test('the loop of lesson 3 trains on the GPU as it was recorded', { timeout: 240
   }
 });
 
-test.runIf(isFull)('the loop of lesson 5 trains on the GPU as it was recorded', { timeout: 240_000 }, async () => {
+test.runIf(isFull)('the loop of lesson 5 trains on the GPU as it was recorded', async () => {
   const model = await readCheckpoint('checkpoints/reverse-text');
   const engine = await createLocalEngine({ ...engineSizes(stale.config), ...model });
   const steps: ShownStep[] = [];
@@ -82,7 +82,7 @@ test.runIf(isFull)('the loop of lesson 5 trains on the GPU as it was recorded', 
 test.runIf(isFull).each([
   ['3-run', 'run.js'],
   ['5-stale', 'stale.js'],
-])('the program of lesson %s trains in Node', { timeout: 240_000 }, async (lesson, file) => {
+])('the program of lesson %s trains in Node', async (lesson, file) => {
   vi.doMock(`../../demo/lessons/${lesson}/${file}`, async (original) => {
     const loop = await original<typeof stale>();
     return { ...loop, train: (given: Parameters<typeof stale.train>[0]) => loop.train({ ...given, steps: 1 }) };

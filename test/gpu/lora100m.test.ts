@@ -71,40 +71,36 @@ const spec: DeviceSpec = {
   rollout: { maxNumSeqs: 2, slotCapacity: 16, maxPrompts: 2, maxPromptLength: 16, maxBatchedTokens: 64 },
 };
 
-test.skipIf(!asked)(
-  '100 M parameters: three LoRA steps within the plan (LORA_100M=1)',
-  async () => {
-    expect(parameterCount(config)).toBeGreaterThan(100e6);
-    const plan = planMemory(spec);
-    const planned = plan.reduce((sum, { bytes }) => sum + bytes, 0);
-    const started = performance.now();
-    const log = (what: string) => console.log(`${((performance.now() - started) / 1000).toFixed(1)} s: ${what}`);
-    log(plan.map(({ name, bytes }) => `${name} ${mib(bytes)}`).join(', '));
-    const engine = await createDeviceEngine(spec);
-    log('loaded');
-    const prompt = Uint32Array.of(1, 2, 3, 4);
-    const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 8, stopTokenIds: [] };
-    const request = { requestId: 'a', contextIds: prompt, promptLength: 4, key: [1, 1] as const, sampling };
-    const { tokenIds } = await engine.rollout.generate(request);
-    engine.rollout.release('a');
-    expect(tokenIds.length).toBe(8);
-    log('generated 8 tokens');
-    const samples = [{ tokens: tokenIds, mask: new Uint8Array(8).fill(1) }];
-    const [{ batch }] = packGroups([{ prompt, samples }], 64);
-    const losses: number[] = [];
-    for (let step = 0; step < 3; step++) {
-      const nll = { kind: 'nll' as const, weights: new Float32Array(8).fill(1 / 8) };
-      const { logProbs } = await engine.model.forwardBackward(batch, nll, { temperature: 1 });
-      losses.push(-logProbs.reduce((a, b) => a + b, 0) / 8);
-      await engine.model.optimizerStep({ lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 });
-      log(`step ${step + 1}: loss ${losses[step].toFixed(4)}`);
-    }
-    await engine.reference!.logProbs(batch, { temperature: 1 });
-    log(`planned ${mib(planned)}, allocated ${mib(engine.gpu.counters.bytes)}`);
-    expect(losses[2]).toBeLessThan(losses[0]);
-    expect(engine.gpu.counters.bytes / planned).toBeLessThan(1.1);
-    expect(engine.gpu.counters.bytes / planned).toBeGreaterThan(0.9);
-    engine.destroy();
-  },
-  600_000,
-);
+test.skipIf(!asked)('100 M parameters: three LoRA steps within the plan (LORA_100M=1)', async () => {
+  expect(parameterCount(config)).toBeGreaterThan(100e6);
+  const plan = planMemory(spec);
+  const planned = plan.reduce((sum, { bytes }) => sum + bytes, 0);
+  const started = performance.now();
+  const log = (what: string) => console.log(`${((performance.now() - started) / 1000).toFixed(1)} s: ${what}`);
+  log(plan.map(({ name, bytes }) => `${name} ${mib(bytes)}`).join(', '));
+  const engine = await createDeviceEngine(spec);
+  log('loaded');
+  const prompt = Uint32Array.of(1, 2, 3, 4);
+  const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 8, stopTokenIds: [] };
+  const request = { requestId: 'a', contextIds: prompt, promptLength: 4, key: [1, 1] as const, sampling };
+  const { tokenIds } = await engine.rollout.generate(request);
+  engine.rollout.release('a');
+  expect(tokenIds.length).toBe(8);
+  log('generated 8 tokens');
+  const samples = [{ tokens: tokenIds, mask: new Uint8Array(8).fill(1) }];
+  const [{ batch }] = packGroups([{ prompt, samples }], 64);
+  const losses: number[] = [];
+  for (let step = 0; step < 3; step++) {
+    const nll = { kind: 'nll' as const, weights: new Float32Array(8).fill(1 / 8) };
+    const { logProbs } = await engine.model.forwardBackward(batch, nll, { temperature: 1 });
+    losses.push(-logProbs.reduce((a, b) => a + b, 0) / 8);
+    await engine.model.optimizerStep({ lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 });
+    log(`step ${step + 1}: loss ${losses[step].toFixed(4)}`);
+  }
+  await engine.reference!.logProbs(batch, { temperature: 1 });
+  log(`planned ${mib(planned)}, allocated ${mib(engine.gpu.counters.bytes)}`);
+  expect(losses[2]).toBeLessThan(losses[0]);
+  expect(engine.gpu.counters.bytes / planned).toBeLessThan(1.1);
+  expect(engine.gpu.counters.bytes / planned).toBeGreaterThan(0.9);
+  engine.destroy();
+});

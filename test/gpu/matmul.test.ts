@@ -26,7 +26,7 @@ const isTried = (variant: MatmulVariant) =>
 
 for (const variant of namesOf(MATMUL_TILES))
   // lavapipe takes half a minute of processor time to compile SwiftShader's tiles, and minutes on a busy machine.
-  describe.skipIf(!isTried(variant))(`matmul_${variant}`, { timeout: 240_000 }, () => testMatmulVariant(variant));
+  describe.skipIf(!isTried(variant))(`matmul_${variant}`, () => testMatmulVariant(variant));
 
 if (isEveryTile) describe('kernel tuning', testKernelTuning);
 

@@ -64,7 +64,7 @@ beforeAll(async () => {
   after = await engine.model.exportWeights();
   metrics = step.metrics;
   kept = await decodeStep(await encodeStep({ step: 2, run: 'tiny', config: '' }, step.samples, step.inputs), 'step-2');
-}, 240_000);
+});
 
 /** Returns the logged metrics that depend on the loss alone. The learning rate and the difference to rollout depend on the update. */
 const ofLoss = (line: Metrics) =>
@@ -149,7 +149,7 @@ test("off-policy tokens are clipped, and the cosines equal float64's, however ma
   expect(want.flat().some((value) => value < 0.99)).toBe(true); // otherwise the test shows nothing
   // With a limit of one byte, at most two copies of the gradients are in memory. The results are the same.
   expect(await compareLosses(kept, LOSSES, engine, 1)).toEqual({ losses, cosines });
-}, 240_000);
+});
 
 test('the same reward gives the logged scores exactly, and another one reports what it changes', async () => {
   const same = await rescore(kept, config, async (sample) => task.reward(sample));

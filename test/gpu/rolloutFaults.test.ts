@@ -67,55 +67,51 @@ const sampling: SamplingParams = {
   logitBias: [TAG, tokenizer.eosTokenIds[0]].map((token) => [token, 30]),
 };
 
-test(
-  'samples that call them end for a reason, read plain text, and leave the engine as it was',
-  { timeout: 240_000 },
-  () =>
-    withGpu(async () => {
-      const gpu = await testGpu();
-      const model = tinyModel(gpu, { vocabSize: V, numHiddenLayers: 1 });
-      const engine = new WgslRolloutEngine(gpu, model, sizes, { vocabulary: () => vocabularyOf(files.tokenizer) });
-      const controller = new AbortController();
-      const sample = async (s: number) => {
-        const { trajectory } = await runAgentLoop({
-          engine,
-          tokenizer,
-          tools: [fault],
-          problem: trainProblem(s % 5, 1),
-          requestId: `${s}`,
-          key: [3, s],
-          sampling,
-          limits: LIMITS,
-          constrainToolCalls: true,
-          signal: controller.signal,
-        });
-        return trajectory;
-      };
-      const samples = (from: number, count: number) =>
-        Promise.all(Array.from({ length: count }, (_, i) => sample(from + i)));
-      await samples(0, 7); // allocates everything that is allocated once
-      const { buffers, bytes } = gpu.counters;
-      const trajectories = await samples(12, 12);
-      onCall = () => controller.abort();
-      trajectories.push(...(await samples(48, 7)));
-      expect(gpu.counters).toMatchObject({ buffers, bytes });
-      expect([...called].sort()).toEqual(Object.keys(FAULTS).sort());
-      const reasons = new Set<StopReason>();
-      for (const { stopReason, responseIds, mask, numTurns } of trajectories) {
-        reasons.add(stopReason);
-        const given = [...responseIds].filter((_, i) => mask[i] === 0).map((id) => tokenizer.decode([id]));
-        expect(given.filter((text) => text === '<|im_end|>')).toEqual([]);
-        expect(given.filter((text) => text === '<|im_start|>').length).toBeLessThanOrEqual(numTurns);
-      }
-      expect(reasons).toContain('aborted');
-      expect(reasons.size).toBeGreaterThan(1);
-      // Fill all slots at the same time. If a slot were lost, one of these requests would wait forever.
-      const contextIds = Uint32Array.of(1, 2, 3);
-      const all = Array.from({ length: sizes.maxNumSeqs }, (_, i) => ({
-        requestId: `all.${i}`,
-        key: [i, 0] as const,
-      }));
-      await Promise.all(all.map((one) => engine.generate({ ...one, contextIds, promptLength: 3, sampling })));
-      for (const { requestId } of all) engine.release(requestId);
-    }),
-);
+test('samples that call them end for a reason, read plain text, and leave the engine as it was', () =>
+  withGpu(async () => {
+    const gpu = await testGpu();
+    const model = tinyModel(gpu, { vocabSize: V, numHiddenLayers: 1 });
+    const engine = new WgslRolloutEngine(gpu, model, sizes, { vocabulary: () => vocabularyOf(files.tokenizer) });
+    const controller = new AbortController();
+    const sample = async (s: number) => {
+      const { trajectory } = await runAgentLoop({
+        engine,
+        tokenizer,
+        tools: [fault],
+        problem: trainProblem(s % 5, 1),
+        requestId: `${s}`,
+        key: [3, s],
+        sampling,
+        limits: LIMITS,
+        constrainToolCalls: true,
+        signal: controller.signal,
+      });
+      return trajectory;
+    };
+    const samples = (from: number, count: number) =>
+      Promise.all(Array.from({ length: count }, (_, i) => sample(from + i)));
+    await samples(0, 7); // allocates everything that is allocated once
+    const { buffers, bytes } = gpu.counters;
+    const trajectories = await samples(12, 12);
+    onCall = () => controller.abort();
+    trajectories.push(...(await samples(48, 7)));
+    expect(gpu.counters).toMatchObject({ buffers, bytes });
+    expect([...called].sort()).toEqual(Object.keys(FAULTS).sort());
+    const reasons = new Set<StopReason>();
+    for (const { stopReason, responseIds, mask, numTurns } of trajectories) {
+      reasons.add(stopReason);
+      const given = [...responseIds].filter((_, i) => mask[i] === 0).map((id) => tokenizer.decode([id]));
+      expect(given.filter((text) => text === '<|im_end|>')).toEqual([]);
+      expect(given.filter((text) => text === '<|im_start|>').length).toBeLessThanOrEqual(numTurns);
+    }
+    expect(reasons).toContain('aborted');
+    expect(reasons.size).toBeGreaterThan(1);
+    // Fill all slots at the same time. If a slot were lost, one of these requests would wait forever.
+    const contextIds = Uint32Array.of(1, 2, 3);
+    const all = Array.from({ length: sizes.maxNumSeqs }, (_, i) => ({
+      requestId: `all.${i}`,
+      key: [i, 0] as const,
+    }));
+    await Promise.all(all.map((one) => engine.generate({ ...one, contextIds, promptLength: 3, sampling })));
+    for (const { requestId } of all) engine.release(requestId);
+  }));

@@ -47,7 +47,7 @@ function runSlowly(engine: WgslRolloutEngine, requests: GenerateRequest[]): Prom
   return Promise.all(requests.map((q) => twoTurns(engine, q, tool)));
 }
 
-test('the same samples alone, together, in other orders and preempted draw the same', { timeout: 240_000 }, () =>
+test('the same samples alone, together, in other orders and preempted draw the same', () =>
   withGpu(async () => {
     const gpu = await testGpu();
     const model = tinyModel(gpu);
@@ -61,8 +61,7 @@ test('the same samples alone, together, in other orders and preempted draw the s
       expect(await runSlowly(engine, inOrder(samples))).toEqual(inOrder(want));
       expect((await engine.takeStats()).preemptions).toBeGreaterThanOrEqual(samples.length - SHORT.maxNumSeqs);
     }
-  }),
-);
+  }));
 
 test('switched off, samples keep their slots while their tools run', () =>
   withGpu(async () => {

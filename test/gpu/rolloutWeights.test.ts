@@ -66,7 +66,7 @@ const FORMS: [string, Partial<EngineSpec>][] = [
 const IN_FULL = ['every weight', 'adapters over int8', 'adapters over float16'];
 const CHOSEN = FORMS.filter(([name]) => isFull || !IN_FULL.includes(name));
 
-describe.each(CHOSEN)('a copy: %s', { timeout: 240_000 }, (_, form) => {
+describe.each(CHOSEN)('a copy: %s', (_, form) => {
   const skipped = async () => form.dtype === 'float16' && !(await offersHalves());
   const made = (more: Partial<EngineSpec> = {}) => {
     const weights = form.config && { weights: initWeights(form.config, 5) };

@@ -138,7 +138,6 @@ const isFull = process.env['FULL_TESTS'] === '1';
 
 test.runIf(isFull && hasNatsServer())(
   'a room of workers in Node and Chromium, one of which is killed, and a forger trains what one device trains: the reward rises',
-  { timeout: 480_000 },
   async () => {
     const main = join(await bundle(process.cwd()), 'bin.js');
     const engine = await openEngine();

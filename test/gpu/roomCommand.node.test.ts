@@ -37,7 +37,7 @@ const MODE_A = [
   ...['asyncTraining.triggerParameterSyncStep=1', 'asyncTraining.onStale=wait'],
 ];
 /** Milliseconds after which a test counts as hanging, also on a slow machine. */
-const HANG_MS = 150_000;
+const HANG_MS = 600_000;
 
 let main: string;
 beforeAll(async () => {
@@ -121,7 +121,7 @@ const weights = (name: string, step: number, file = 'model.safetensors') =>
   readFileSync(inRun(name, 'checkpoints', `step-${step}`, file));
 const INVITATION = /webgrpo join (\S+) --code (\S+)/;
 
-test.runIf(isFull)('trainer.placement=split trains what colocated trains', { timeout: 4 * HANG_MS }, async () => {
+test.runIf(isFull)('trainer.placement=split trains what colocated trains', async () => {
   const colocated = train('colocated', ...TWO);
   const split = train('split', ...TWO, 'trainer.placement=split');
   await Promise.all([colocated, split].map(expectDone));
@@ -133,7 +133,7 @@ test.runIf(isFull)('trainer.placement=split trains what colocated trains', { tim
   expect([Math.max(...sent('colocated')), Math.min(...sent('split')) > 0]).toEqual([0, true]);
 });
 
-describe.runIf(hasNatsServer())('a room', { timeout: 4 * HANG_MS }, () => {
+describe.runIf(hasNatsServer())('a room', () => {
   test('over TLS a room trains to its end, in --full killed during the run and resumed, the same as one device', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'webgrpo-tls-'));
     const { cert, key } = selfSigned(folder);

@@ -132,7 +132,7 @@ const TRAINED: [string, object][] = [
 ];
 describe.each(isFull ? TRAINED : TRAINED.slice(0, 1))('%s', (_, ofModel) => {
   let engine: LocalEngine;
-  beforeAll(async () => void (engine = await engineOf(ofModel)), 120_000);
+  beforeAll(async () => void (engine = await engineOf(ofModel)));
   afterAll(() => engine.destroy());
   /** Runs the same update with skipZeroAdvantages on and off. */
   const both = async (algorithm: object, actor: object, silent: number[]) => {

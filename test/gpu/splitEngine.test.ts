@@ -259,34 +259,30 @@ test('trainer.pipeline and trainer.placement select the weights that rollout use
   expect(streamOptions(configOf({}, small))).toEqual({ bucketBytes: 104_856, content: 'delta' });
 });
 
-test(
-  'two workers, and a copy in one worker, give the results of engines in this thread',
-  { timeout: 240_000 },
-  async () => {
-    const { train: trainer, other } = await pairOf();
-    const local = splitEngine(trainer, other, WHOLE);
-    const specs = splitSpecs(specOf());
-    const halves = [
-      await createRemoteEngine(workerOf(), specs.train),
-      await createRemoteEngine(workerOf(), specs.rollout),
-    ];
-    const remote = splitEngine(halves[0], halves[1], WHOLE);
-    const copy = await createRemoteEngine(workerOf(), specOf({ rolloutWeights: 'copy' }));
-    const seen = await train(local.model, 1);
-    expect(await train(remote.model, 1)).toEqual(seen);
-    expect(await train(copy.model, 1)).toEqual(seen);
-    const before = drawn(await generate(local.rollout));
-    for (const engine of [remote, copy]) expect(drawn(await generate(engine.rollout))).toEqual(before);
-    const { bytes } = await sync(local, 4);
-    for (const engine of [remote, copy]) expect(await sync(engine, 4)).toMatchObject({ version: 4, bytes });
-    const after = await generate(local.rollout);
-    expect(drawn(after)).not.toEqual(before);
-    for (const engine of [remote, copy]) expect(await generate(engine.rollout)).toEqual(after);
-    await copy.destroy();
-    const lost = (own: typeof remote, other: typeof remote) => splitEngine(own, other, WHOLE).untilLost();
-    const gone = { untilLost: () => Promise.reject(new DeviceLostError('unknown', 'unplugged')) };
-    await expect(lost({ ...halves[0], ...gone }, halves[1])).rejects.toThrow('unplugged');
-    await expect(lost(halves[0], { ...halves[1], ...gone })).rejects.toThrow('unplugged');
-    await remote.destroy();
-  },
-);
+test('two workers, and a copy in one worker, give the results of engines in this thread', async () => {
+  const { train: trainer, other } = await pairOf();
+  const local = splitEngine(trainer, other, WHOLE);
+  const specs = splitSpecs(specOf());
+  const halves = [
+    await createRemoteEngine(workerOf(), specs.train),
+    await createRemoteEngine(workerOf(), specs.rollout),
+  ];
+  const remote = splitEngine(halves[0], halves[1], WHOLE);
+  const copy = await createRemoteEngine(workerOf(), specOf({ rolloutWeights: 'copy' }));
+  const seen = await train(local.model, 1);
+  expect(await train(remote.model, 1)).toEqual(seen);
+  expect(await train(copy.model, 1)).toEqual(seen);
+  const before = drawn(await generate(local.rollout));
+  for (const engine of [remote, copy]) expect(drawn(await generate(engine.rollout))).toEqual(before);
+  const { bytes } = await sync(local, 4);
+  for (const engine of [remote, copy]) expect(await sync(engine, 4)).toMatchObject({ version: 4, bytes });
+  const after = await generate(local.rollout);
+  expect(drawn(after)).not.toEqual(before);
+  for (const engine of [remote, copy]) expect(await generate(engine.rollout)).toEqual(after);
+  await copy.destroy();
+  const lost = (own: typeof remote, other: typeof remote) => splitEngine(own, other, WHOLE).untilLost();
+  const gone = { untilLost: () => Promise.reject(new DeviceLostError('unknown', 'unplugged')) };
+  await expect(lost({ ...halves[0], ...gone }, halves[1])).rejects.toThrow('unplugged');
+  await expect(lost(halves[0], { ...halves[1], ...gone })).rejects.toThrow('unplugged');
+  await remote.destroy();
+});

@@ -9,7 +9,7 @@ import { tinyConfig } from './tinyModel.ts';
 import { tinySpec } from './tinySpec.ts';
 
 const MORE = isFull ? 3 : 1;
-test(`after two steps, ${MORE} more: no buffer, pipeline or bind group is created`, { timeout: 240_000 }, async () => {
+test(`after two steps, ${MORE} more: no buffer, pipeline or bind group is created`, async () => {
   const config = resolveTrainConfig({
     name: 'steady',
     seed: 3,

@@ -31,31 +31,27 @@ function outcome(run: string) {
   return { metrics, bytes: files.map((file) => readFileSync(inRun(run, 'checkpoints', 'step-2', file), 'base64')) };
 }
 
-test(
-  'two steps of partial rollouts, killed and resumed: the unbroken run, bit for bit',
-  { timeout: 600_000 },
-  async () => {
-    const whole = await webgrpo(argumentsOf('whole'));
-    expect(whole.said.join('\n')).toMatch(/\nkernels: compiling\nadapter: /);
-    expect(whole.status).toBe(0);
+test('two steps of partial rollouts, killed and resumed: the unbroken run, bit for bit', async () => {
+  const whole = await webgrpo(argumentsOf('whole'));
+  expect(whole.said.join('\n')).toMatch(/\nkernels: compiling\nadapter: /);
+  expect(whole.status).toBe(0);
 
-    const bin = join(await bundle(process.cwd()), 'bin.js');
-    const running = spawn(process.execPath, [bin, ...argumentsOf('killed')], { stdio: ['ignore', 'ignore', 'pipe'] });
-    createInterface({ input: running.stderr }).on('line', (line) => {
-      if (line.startsWith('step 2/2')) running.kill('SIGKILL'); // before or while its checkpoint is written
-    });
-    expect(await once(running, 'exit')).toEqual([null, 'SIGKILL']);
-    expect(existsSync(inRun('killed', 'checkpoints', 'step-1'))).toBe(true);
-    const resumed = await webgrpo([...argumentsOf('killed'), 'trainer.resumeMode=auto']);
-    expect(resumed.said.join('\n')).toContain(
-      'groups were in flight (rollout.partialRollout): resumed with the samples so far',
-    );
-    expect(resumed.status).toBe(0);
-    expect(outcome('killed')).toEqual(outcome('whole'));
-  },
-);
+  const bin = join(await bundle(process.cwd()), 'bin.js');
+  const running = spawn(process.execPath, [bin, ...argumentsOf('killed')], { stdio: ['ignore', 'ignore', 'pipe'] });
+  createInterface({ input: running.stderr }).on('line', (line) => {
+    if (line.startsWith('step 2/2')) running.kill('SIGKILL'); // before or while its checkpoint is written
+  });
+  expect(await once(running, 'exit')).toEqual([null, 'SIGKILL']);
+  expect(existsSync(inRun('killed', 'checkpoints', 'step-1'))).toBe(true);
+  const resumed = await webgrpo([...argumentsOf('killed'), 'trainer.resumeMode=auto']);
+  expect(resumed.said.join('\n')).toContain(
+    'groups were in flight (rollout.partialRollout): resumed with the samples so far',
+  );
+  expect(resumed.status).toBe(0);
+  expect(outcome('killed')).toEqual(outcome('whole'));
+});
 
-test.skipIf(!isFull)('score: a run and its config are its newest checkpoint', { timeout: 600_000 }, async () => {
+test.skipIf(!isFull)('score: a run and its config are its newest checkpoint', async () => {
   expect((await webgrpo(argumentsOf('scored'))).status).toBe(0);
   const tokens = inRun('tokens.json');
   writeFileSync(tokens, '[[1, 2, 3, 4, 5, 6, 7, 8]]');
@@ -90,12 +86,8 @@ async function trainIn(places: readonly string[]) {
   return outcome(name);
 }
 
-test.skipIf(!isFull)(
-  'a step in Chromium and one in Node: the run of the other order, bit for bit',
-  async () => {
-    const [first, second] = [await trainIn(['chromium', 'node']), await trainIn(['node', 'chromium'])];
-    expect(first.metrics).toEqual(second.metrics);
-    expect(first.bytes.map((bytes, i) => bytes === second.bytes[i])).toEqual([true, true, true]);
-  },
-  600_000,
-);
+test.skipIf(!isFull)('a step in Chromium and one in Node: the run of the other order, bit for bit', async () => {
+  const [first, second] = [await trainIn(['chromium', 'node']), await trainIn(['node', 'chromium'])];
+  expect(first.metrics).toEqual(second.metrics);
+  expect(first.bytes.map((bytes, i) => bytes === second.bytes[i])).toEqual([true, true, true]);
+});
