@@ -5,7 +5,7 @@
 import { expect, test, vi } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { ProblemQueue } from '../../src/grpo/generate/problems.ts';
-import { checkFirstPrompts, checkTemplate, requestLosses } from '../../src/extensions/checks/templateCheck.ts';
+import { checkFirstPrompts, checkTemplate, requestLosses } from '../../src/extensions/checks/firstProblems.ts';
 import { checkedProblems, completedConfig } from '../../src/grpo/generate/trainingSet.ts';
 import { statesOf } from '../../src/grpo/parts.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';

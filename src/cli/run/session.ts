@@ -140,11 +140,11 @@ function checkFits(loaded: LoadedModel, { model, data }: TrainConfig): void {
   const isLowered = model.lowerToFit?.includes('data.maxResponseLength');
   if (isLowered && data.maxPromptLength < config.maxPositionEmbeddings) return;
   const keys = 'data.maxPromptLength + data.maxResponseLength';
-  checkPositions(config, model.path, { keys, tokens: data.maxPromptLength + data.maxResponseLength });
+  checkContextLength(config, model.path, { keys, tokens: data.maxPromptLength + data.maxResponseLength });
 }
 
 /** Throws InputError if sequences can have more tokens than the model has positions. `keys`: those that set the number of tokens. */
-export function checkPositions(
+export function checkContextLength(
   { maxPositionEmbeddings }: ModelConfig,
   path: string,
   { keys, tokens }: { keys: string; tokens: number },

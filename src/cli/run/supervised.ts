@@ -38,7 +38,7 @@ import { modelFiles } from '../../runs/checkpointFolder.ts';
 import type { FileSystem } from '../../runs/fileSystem.ts';
 import { amended } from '../../runs/amended.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
-import { checkPositions, checkTokenizer, openEngine, withChatTemplate } from './session.ts';
+import { checkContextLength, checkTokenizer, openEngine, withChatTemplate } from './session.ts';
 import { openTrackers } from './trackers.ts';
 
 /** Result of a supervised run: its folder with the final checkpoint, the trained model, and the loss of each step. */
@@ -96,7 +96,7 @@ async function baseModel(config: SftConfig): Promise<LoadedModel> {
   const { path } = config.model;
   if (path !== undefined) {
     const model = checkTokenizer(await loadModelFiles(path), path);
-    checkPositions(model.config, path, { keys: 'data.maxLength', tokens: config.data.maxLength });
+    checkContextLength(model.config, path, { keys: 'data.maxLength', tokens: config.data.maxLength });
     return model;
   }
   const tokenizer = await startTokenizer(config);

@@ -4,4 +4,4 @@
  */
 
 export { firstGroup, timedStep } from './firstGroup.ts';
-export { checkFirstPrompts, checkTemplate, heldOutNotes, promptLosses, requestLosses } from './templateCheck.ts';
+export { checkFirstPrompts, checkTemplate, heldOutNotes, promptLosses, requestLosses } from './firstProblems.ts';

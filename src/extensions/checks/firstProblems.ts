@@ -1,4 +1,4 @@
-/** Checks before step 1 whether the chat template drops or refuses parts of a run's conversations. */
+/** Checks the first problems of a run: whether the chat template drops or refuses parts of them, and whether held-out problems are trained on. */
 
 import { InputError } from '../../errors.ts';
 import type { CalledTurn, ChatTokenizer } from '../../model/tokenizer/chat.ts';
