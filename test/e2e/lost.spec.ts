@@ -92,7 +92,7 @@ for (const [what, call] of Object.entries(OPENING))
       onlyOnReal();
       const hold = `{
       const { setTimeout } = globalThis;
-      ${call} = () => new Promise(() => {});
+      ${call} = () => ((globalThis.isHeld = true), new Promise(() => {}));
       globalThis.setTimeout = (then, ms) => (ms === 30_000 ? (globalThis.passLimit = then) : setTimeout(then, ms));
     }`;
       await page.route(/engine\.worker/, async (route) => {
@@ -107,7 +107,7 @@ for (const [what, call] of Object.entries(OPENING))
       await page.getByRole('button', { name: 'New run' }).click();
       await expect.poll(() => page.workers().length).toBe(1);
       const [worker] = page.workers();
-      await expect.poll(() => worker.evaluate('typeof passLimit')).toBe('function');
+      await expect.poll(() => worker.evaluate('globalThis.isHeld && typeof passLimit')).toBe('function');
       await worker.evaluate('passLimit()');
       await expectState(page, 'failed');
       await expect(page.locator('.notice.error')).toHaveText(
