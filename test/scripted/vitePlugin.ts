@@ -55,7 +55,8 @@ export function scriptedPage(mode: string): Plugin[] {
   const page: Plugin = {
     name: 'scripted-page',
     config: () => ({
-      build: { outDir: resolve('dist/scripted-page') },
+      // Not in dist, which `npm run build` deletes while the tests of the package run.
+      build: { outDir: resolve('node_modules/.cache/webgrpo/scripted-page') },
       worker: { plugins: () => [scriptedWorker()] },
     }),
     transformIndexHtml: { order: 'pre', handler: () => [{ tag: 'script', children: ADAPTER, injectTo: 'head' }] },
