@@ -27,7 +27,9 @@ export interface Answer {
 }
 
 async function ask(moment: Moment, number: number): Promise<Answer> {
-  const response = await fetch(`/scripted-engine/${moment}/${number}`);
+  const send = () => fetch(`/scripted-engine/${moment}/${number}`);
+  // Chromium fails a request whose idle connection the server closes at that moment, and all of them if the machine's network changes.
+  const response = await send().catch(send);
   if (!response.ok) return {}; // a server without a gate
   const answer = (await response.json()) as Answer;
   const { fails } = answer;

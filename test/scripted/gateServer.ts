@@ -22,6 +22,7 @@ export async function serveGate(): Promise<{ gate: TestGate; port: number; close
     response.setHeader('access-control-allow-origin', '*');
     void answer(moment as Moment, Number(number)).then((told) => response.end(JSON.stringify(told)));
   });
+  server.keepAliveTimeout = 0; // an idle connection stays open
   await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
   const close = async () => {
     server.closeAllConnections();
