@@ -25,7 +25,7 @@ import {
   waiting,
 } from '../state/ask.ts';
 import { noteMissing } from '../state/missingParts.ts';
-import { session, stepsDone, weightsStep } from '../state/page.ts';
+import { config as runConfig, session, stepsDone, weightsStep } from '../state/page.ts';
 import { asked as askedRules, live, record } from '../state/rules.ts';
 import { form, formIsReady } from '../state/settings/settings.ts';
 import { valueInForce } from '../storage/runChanges.ts';
@@ -39,13 +39,14 @@ let stopping = new AbortController();
 let conversation: Partial<Record<Side, readonly Message[]>> = {};
 let numbered = 0;
 
-/** Returns the config of the session with the sampling settings that its run has now; without a session, the form's. */
+/** Returns the run's config with the sampling settings of now; before a run that of the session, and without a session the form's. */
 function configNow(): TrainConfig {
   if (!session.value) return form.config();
-  const { config } = session.value;
-  const isUntrained = weightsStep.value === 0 && !live.value; // the shown changes are possibly another run's
+  // Before a run, the page possibly shows another run.
+  if (weightsStep.value === 0 && !live.value) return session.value.config;
+  const config = runConfig.value ?? session.value.config;
   const now = (key: 'temperature' | 'topP') =>
-    valueInForce(isUntrained ? [] : record.value, stepsDone.value + 1, `rollout.${key}`, config.rollout[key]);
+    valueInForce(record.value, stepsDone.value + 1, `rollout.${key}`, config.rollout[key]);
   return { ...config, rollout: { ...config.rollout, temperature: now('temperature'), topP: now('topP') } };
 }
 

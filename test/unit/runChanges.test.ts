@@ -14,7 +14,7 @@ import {
 } from '../../demo/state/rules.ts';
 import { ask } from '../../demo/actions/ask.ts';
 import { refusal } from '../../demo/state/ask.ts';
-import { history, showSession } from '../../demo/state/page.ts';
+import { config as shownConfig, history, showSession } from '../../demo/state/page.ts';
 import { changesText, readChanges } from '../../demo/storage/changesFile.ts';
 import {
   changesAt,
@@ -118,6 +118,8 @@ function trainerAt(step: number) {
 test("a question is answered by the run's settings and tools of now", async () => {
   answered.mockResolvedValue({ messages: [], trajectory: { stopReason: 'aborted' }, observation: '' });
   const config = resolveTrainConfig({ name: 'x', model: { path: 'x' }, rollout: { temperature: 1, topP: 0.9 } });
+  const opened = { ...config, rollout: { ...config.rollout, temperature: 0.8 } }; // the run took a session of other settings
+  shownConfig.value = config;
   const task = stub<Task>({ tools: [{ name: 'own' }] });
   const set = (key: string, from: number, to: number, step: number): RunChange => ({ step, key, from, to });
   record.value = [
@@ -127,17 +129,17 @@ test("a question is answered by the run's settings and tools of now", async () =
   ];
   history.value = [{ 'training/global_step': 2 }];
   const asked = async (step: number) => {
-    showSession(stub<Session>({ config, task, close: () => {} }), step);
+    showSession(stub<Session>({ config: opened, task, close: () => {} }), step);
     expect([await ask('?'), refusal.value]).toEqual([true, '']);
     const [, options] = answered.mock.lastCall as [string, { config: TrainConfig; task: Task }];
     const { temperature, topP } = options.config.rollout;
     return [temperature, topP, options.task.tools!.map(({ name }) => name)];
   };
   expect(await asked(2)).toEqual([0.5, 0.7, ['own']]);
-  expect(await asked(0), "an untrained session beside another run's changes").toEqual([1, 0.9, ['own']]);
+  expect(await asked(0), "an untrained session beside another run's changes").toEqual([0.8, 0.9, ['own']]);
   rulesAsked.value = { tool: { name: '', code: '' } };
   expect(await asked(2)).toEqual([0.5, 0.7, ['of the rule']]);
-  [rulesAsked.value, record.value, history.value] = [{}, [], []];
+  [rulesAsked.value, record.value, history.value, shownConfig.value] = [{}, [], [], undefined];
   showSession(undefined);
 });
 
