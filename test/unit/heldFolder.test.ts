@@ -120,7 +120,7 @@ test('of many processes that start together exactly one gets the lock, of a free
     console.log('ready');
     readSync(0, new Uint8Array(1)); // all start at a byte from the test
     try { lockFolder(process.argv[1]); console.log('won'); } catch (error) { console.log(error.name); }
-    setTimeout(() => {});`; // the holder keeps the lock until the last has tried
+    setTimeout(() => {}, 60_000);`; // the holder keeps the lock until the last has tried
   for (const isLeft of [false, true]) {
     if (isLeft) leave({ pid: deadPid() });
     const all = Array.from({ length: 3 }, () => {
