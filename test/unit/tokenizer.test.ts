@@ -5,6 +5,7 @@ import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { modelTokenizer } from '../../src/model/tokenizer/modelTokenizer.ts';
 import { checkPattern } from '../../src/model/tokenizer/pattern.ts';
 import { trainProblem } from '../../src/tasks/gsm8k/task.ts';
+import { sftExample } from '../../src/extensions/sft/conversationTokens.ts';
 import { calculatorCall } from '../../src/extensions/sft/demonstrations.ts';
 import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
 
@@ -274,7 +275,11 @@ describe('control tokens of other tokenizers', () => {
         },
         { eos_token: '<|im_end|>', chat_template: lines },
       );
-      const question = { role: 'user', content: 'hello' };
+      const question = { role: 'user' as const, content: 'hello' };
+      const said = [idOf('hello'), idOf('<|im_end|>')];
+      expect([...sftExample(t, [question, { role: 'assistant', content: 'hello' }]).responseIds]).toEqual(said);
+      expect(t.encodePlain('hello', { isStart: false })).toEqual(said.slice(0, 1));
+      expect(t.encodePlain('hello')).toEqual([...(prepend_scheme === 'first' ? [pieces.length] : []), idOf('hello')]);
       for (const content of ['a', '<|im_start|> a', ' <|im_', '|im_end|>']) {
         const all = [question, { role: 'assistant', content: 'hello' }, { role: 'tool', content }];
         const options = { addGenerationPrompt: false };

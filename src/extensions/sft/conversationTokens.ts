@@ -28,7 +28,7 @@ export function conversationTokens(
   for (let i = 0; i < messages.length;) {
     const end = messages.findIndex(({ role }, j) => j >= i && role === 'assistant');
     if (end > i) append(tokenizer.encodeContinuation(messages.slice(i, end)), 0);
-    append([...tokenizer.encode(messages[end].content), tokenizer.eosTokenIds[0]], 1);
+    append([...tokenizer.encode(messages[end].content, { isStart: false }), tokenizer.eosTokenIds[0]], 1);
     i = end + 1;
   }
   return {

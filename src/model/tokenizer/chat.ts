@@ -93,7 +93,7 @@ export class ChatTokenizer {
   private readonly full: Tokenizer;
   /** The same tokenizer without its added tokens, so that no text it encodes can become a control token. */
   private readonly plain: Tokenizer;
-  /** Both for a text that does not start the conversation. They differ if `prepend_scheme` of a Metaspace step is "first". */
+  /** The tokenizers of a text that continues a conversation. They differ if `prepend_scheme` of a Metaspace step is "first". */
   private readonly later: { full: Tokenizer; plain: Tokenizer };
   private readonly templates: ChatTemplates;
   private readonly config: Json;
@@ -153,14 +153,15 @@ export class ChatTokenizer {
   /**
    * Encodes a text in which names of control tokens stand for the control tokens. Adds no special tokens at the start
    * or end.
+   * @param isStart false for a text that continues a conversation, such as a reply
    */
-  encode(text: string): number[] {
-    return idsOf(this.full, text);
+  encode(text: string, { isStart = true } = {}): number[] {
+    return idsOf(isStart ? this.full : this.later.full, text);
   }
 
-  /** Encodes an untrusted text: the result never contains a control token. */
-  encodePlain(text: string): number[] {
-    return idsOf(this.plain, text);
+  /** Encodes an untrusted text: the result never contains a control token. `isStart` as for `encode`. */
+  encodePlain(text: string, { isStart = true } = {}): number[] {
+    return idsOf(isStart ? this.plain : this.later.plain, text);
   }
 
   /**
@@ -390,7 +391,7 @@ export class ChatTokenizer {
    * names that are literally in the text become control tokens.
    */
   private encodeOpen(text: string, isStart: boolean): number[] {
-    const ids = idsOf(isStart ? this.full : this.later.full, text);
+    const ids = this.encode(text, { isStart });
     if (!this.normalizes) return ids;
     const control = ids.filter((id) => this.control.isControl(id));
     const named = this.control.namesIn(text).map((name) => this.full.token_to_id(name)!);
@@ -402,10 +403,11 @@ export class ChatTokenizer {
    * texts stay ordinary text.
    */
   private encodeParts(text: string, isStart: boolean, show = (part: string) => part): number[] {
-    const tokenizer = (i: number) => (isStart && i === 0 ? this.plain : this.later.plain);
     return this.control
       .split(text)
-      .flatMap((part, i) => (typeof part === 'string' ? idsOf(tokenizer(i), show(part)) : [part.id]));
+      .flatMap((part, i) =>
+        typeof part === 'string' ? this.encodePlain(show(part), { isStart: isStart && i === 0 }) : [part.id],
+      );
   }
 
   private tokenId(text: string, key: string): number {

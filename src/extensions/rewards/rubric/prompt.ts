@@ -47,7 +47,9 @@ export function judgedSample(
     const names = Object.keys(choices);
     const values = { ...quoted, criterion: description, choices: names.join(', ') };
     const ids = tokenizer.encodeChat([{ role: 'user', content: fillTemplate(prompt, values) }]);
-    const replies = names.map((name) => Uint32Array.of(...tokenizer.encodePlain(name), tokenizer.eosTokenIds[0]));
+    const replies = names.map((name) =>
+      Uint32Array.of(...tokenizer.encodePlain(name, { isStart: false }), tokenizer.eosTokenIds[0]),
+    );
     const longest = ids.length + Math.max(...replies.map((reply) => reply.length));
     if (longest > maxLength) return longest;
     asked.push({ ids, replies });
