@@ -38,7 +38,7 @@ import { showShared } from '../state/shared.ts';
 import { showTries, showTry } from '../state/tries/growing.ts';
 import { keepAnswers } from '../state/tries/comparison.ts';
 import { keepTries } from '../state/tries/stepTries.ts';
-import { type RunChange, valueInForce, withoutRules } from '../storage/runChanges.ts';
+import { LR, type RunChange, valueInForce, withoutRate, withoutRules } from '../storage/runChanges.ts';
 import { claimRun, discardRun, newestRun, openRun, readRun } from '../storage/saved.ts';
 import type { SavedRun } from '../storage/savedRuns.ts';
 import type { RunEvents } from '../training/run.ts';
@@ -214,7 +214,7 @@ export async function start(from?: SavedRun, given?: TrainConfig, changes?: read
   }
 }
 
-/** @param isForm true if `of` was chosen in the form, which shows the learning rate in force: it wins over earlier changes of the run */
+/** @param isForm true if the visitor chose `of` in the form of a fork. Its learning rate then wins over earlier changes of the run. */
 async function train(
   of: TrainConfig,
   from: SavedRun | undefined,
@@ -241,8 +241,8 @@ async function train(
   const kept = goesBy ? saved?.changes : saved && withoutRules(saved.changes, Math.max(0, step) + 1);
   const { lr } = of.actor.optim;
   const isReset = isForm && kept !== undefined && valueInForce(kept, Infinity, LR, lr) !== lr;
-  const before = changes ?? (isReset ? kept.filter((one) => !isOfRate(one)) : kept);
-  if (isReset) checkpoint!.state.changes = (checkpoint!.state.changes ?? []).filter((one) => !isOfRate(one));
+  const before = changes ?? (isReset ? withoutRate(kept) : kept);
+  if (isReset && checkpoint?.state.changes) checkpoint.state.changes = withoutRate(checkpoint.state.changes);
   present({
     ...{ id: held?.id, config: of, history: upTo(step, saved?.history) },
     adapter: (saved?.record ?? where).adapter,
@@ -278,10 +278,6 @@ async function train(
   const here = enter({ name: 'looking', at: 'ended' });
   if (!finished && form.run !== undefined) await offerAgain(here, form.run);
 }
-
-const LR = 'actor.optim.lr';
-
-const isOfRate = (change: RunChange): boolean => 'key' in change && change.key === LR;
 
 /** True if the form has these settings. A run that is resumed later takes the form's. */
 function isInForm(of: TrainConfig): boolean {

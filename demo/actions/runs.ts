@@ -7,7 +7,7 @@ import { overlaid, readRuns, titleOf, toggleOverlay } from '../state/runs.ts';
 import { form } from '../state/settings/settings.ts';
 import { showNewest, showStep } from '../state/tries/shown.ts';
 import { triesOf } from '../state/tries/stepTries.ts';
-import { valueInForce } from '../storage/runChanges.ts';
+import { LR, valueInForce } from '../storage/runChanges.ts';
 import { changes, savedRuns } from '../storage/saved.ts';
 import type { SavedRun, SavedRuns } from '../storage/savedRuns.ts';
 import { showRun, start, stop } from './controller.ts';
@@ -87,8 +87,7 @@ export const fork = (run: SavedRun, step: number): void =>
     if (back.name !== 'looking') return; // a run was started meanwhile
     const restore = form.keep();
     form.open(run.config, 'config.yaml');
-    const { lr } = form.values.value;
-    form.change('lr', String(valueInForce(run.changes, step, 'actor.optim.lr', Number(lr))));
+    form.change('lr', String(valueInForce(run.changes, step, LR, form.own.value!.actor.optim.lr)));
     const copying = new AbortController();
     const cancel = () => {
       copying.abort();

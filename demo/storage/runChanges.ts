@@ -64,12 +64,22 @@ export function changesAt(
   };
 }
 
-/** Returns the value of a live setting at a step, from its value in the run's config. */
+/**
+ * Returns the value of a live setting at a step, from its value in the run's config. Like in `withChanges`, a config that was edited since a
+ * change wins over it. The trainer alone knows the number of "auto", so each change replaces "auto".
+ */
 export const valueInForce = <T>(changes: readonly RunChange[], step: number, key: string, own: T): T | number =>
   changes.reduce<T | number>(
-    (now, of) => ('key' in of && of.key === key && of.step <= step && of.from === now ? of.to : now),
+    (now, of) =>
+      'key' in of && of.key === key && of.step <= step && (of.from === now || now === 'auto') ? of.to : now,
     own,
   );
+
+export const LR = 'actor.optim.lr';
+
+/** Returns the changes that do not set the learning rate. */
+export const withoutRate = <C extends RunChange>(changes: readonly C[]): C[] =>
+  changes.filter((of) => !('key' in of && of.key === LR));
 
 function newest(changes: readonly RunChange[], kind: RuleKind): AskedRule | undefined {
   const last = changes.findLast((of) => 'rule' in of && of.rule === kind) as RuleChange | undefined;

@@ -81,7 +81,9 @@ test.each([
   [8, 3e-4, 1e-4],
   [9, 3e-4, 2e-4],
   [9, 5e-4, 5e-4],
-])('step %i, %d in the config: the learning rate in force is %d', (step, own, now) => {
+  [3, 'auto', 'auto'],
+  [4, 'auto', 1e-4],
+])('step %i, %s in the config: the learning rate in force is %s', (step, own, now) => {
   const all: RunChange[] = [...CHANGES, { step: 9, key: 'actor.optim.lr', from: 1e-4, to: 2e-4 }];
   expect(valueInForce(all, step, 'actor.optim.lr', own)).toBe(now);
 });
