@@ -27,7 +27,7 @@ const ISOLATED = ['warmStart', 'runChanges', 'ownMethods', 'playwright', 'cliErr
 
 const isFull = process.env['FULL_TESTS'] === '1';
 
-/** Milliseconds after which a test counts as hanging. lavapipe compiles one kernel for minutes. */
+/** Milliseconds after which a test counts as hanging. No test depends on the limit. On lavapipe, one kernel compiles for minutes. */
 const HANG_MS = 1_800_000;
 const GUARD = { testTimeout: HANG_MS, hookTimeout: HANG_MS, expect: { poll: { timeout: 600_000, interval: 20 } } };
 

@@ -38,7 +38,7 @@ export function kernelTestFiles(words) {
   );
   const paths = files.map((file) => `test/gpu/${file}`);
   const named = words.length === 0 ? paths : paths.filter((path) => words.some((word) => path.includes(word)));
-  return named.length > 0 ? named : words; // without a file, vitest would run all
+  return named.length > 0 ? named : words; // for an empty list, vitest would run all files
 }
 
 /**

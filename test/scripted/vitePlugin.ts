@@ -55,7 +55,7 @@ export function scriptedPage(mode: string): Plugin[] {
   const page: Plugin = {
     name: 'scripted-page',
     config: () => ({
-      // Not in dist, which `npm run build` deletes while the tests of the package run.
+      // The tests of the package run `npm run build`, which deletes dist.
       build: { outDir: resolve('node_modules/.cache/webgrpo/scripted-page') },
       worker: { plugins: () => [scriptedWorker()] },
     }),

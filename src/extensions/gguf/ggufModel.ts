@@ -156,7 +156,8 @@ function tokenizerMetadata({ config, tokenizerJson, tokenizerConfigJson }: Check
   );
   const bos = idOf('bos_token');
   const addsBos =
-    tokenizerConfigJson['add_bos_token'] === true || startsWith(tokenizerJson['post_processor'], tokens[bos ?? -1]);
+    bos !== undefined &&
+    (tokenizerConfigJson['add_bos_token'] === true || startsWith(tokenizerJson['post_processor'], tokens[bos]));
   // llama.cpp has a separate metadata key for each of up to three end tokens: eos, eot and eom.
   const [eot, eom] = (config.eosTokenIds ?? []).filter((id) => id !== idOf('eos_token'));
   const moreEnds = Object.entries({ eot, eom }).flatMap(([name, id]): [string, GgufValue][] =>
@@ -170,7 +171,7 @@ function tokenizerMetadata({ config, tokenizerJson, tokenizerConfigJson }: Check
     ['tokenizer.ggml.merges', model.merges.map((merge) => (typeof merge === 'string' ? merge : merge.join(' ')))],
     ...ids,
     ...moreEnds,
-    ['tokenizer.ggml.add_bos_token', bos !== undefined && addsBos],
+    ['tokenizer.ggml.add_bos_token', addsBos],
     ...templateMetadata(tokenizerConfigJson['chat_template']),
     ...(splitting.isKnown ? [] : [[TOKENIZER_JSON, JSON.stringify(tokenizerJson)] satisfies [string, GgufValue]]),
   ];
@@ -178,8 +179,8 @@ function tokenizerMetadata({ config, tokenizerJson, tokenizerConfigJson }: Check
 }
 
 /** True if a `post_processor` puts this token in front of a text. */
-function startsWith(step: unknown, token: string | undefined): boolean {
-  if (typeof step !== 'object' || step === null || token === undefined) return false;
+function startsWith(step: unknown, token: string): boolean {
+  if (typeof step !== 'object' || step === null) return false;
   const { processors, single } = step as { processors?: unknown; single?: unknown };
   if (Array.isArray(processors)) return processors.some((one) => startsWith(one, token));
   const [first] = Array.isArray(single) ? (single as { SpecialToken?: { id?: unknown } }[]) : [];
