@@ -116,7 +116,7 @@ test('a turn of an untrained model that must be a call or JSON is one, and stops
     const forced = [{ requiredCalls: 'one' }, { toolCalls: [], jsonSchema }] satisfies Partial<SamplingParams>[];
     for (const [kind, more] of forced.entries()) {
       const turns = [0, 1, 2, 3].map((s) =>
-        engine.generate(request(4 * kind + s, 'hermes', { logitBias: [], ...more })),
+        engine.generate(request(4 * kind + s, 'hermes', { logitBias: [], minNewTokens: LEFT - 1, ...more })),
       );
       for (const generation of await Promise.all(turns)) {
         const text = tokenizer.decode(generation.tokenIds, { skipSpecialTokens: true });

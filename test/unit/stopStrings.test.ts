@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { tokenBytes, type Vocabulary, vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
 import { InputError } from '../../src/errors.ts';
-import { checkRequest } from '../../src/rollout/server/request.ts';
+import { checkRequest, servedRequest } from '../../src/rollout/server/request.ts';
 import { RolloutServer } from '../../src/rollout/server/server.ts';
 import { cutAtStop, StopMatcher } from '../../src/rollout/decode/stopStrings.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
@@ -224,7 +224,7 @@ describe('agent loop', () => {
   });
 });
 
-test('refused: five end tokens (the model can have four, and its tool format one more), and a token that it does not have', () => {
+test('a turn that must be JSON has no minNewTokens; refused: five end tokens (the model can have four, and its tool format one more), and a token that it does not have', () => {
   const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 9, stopTokenIds: [1, 2, 3, 4, 5] };
   const request = {
     requestId: 'a',
@@ -238,6 +238,9 @@ test('refused: five end tokens (the model can have four, and its tool format one
   expect(() => checkRequest(request, sizes, 9)).toThrow(
     '5 stop token ids were given (1, 2, 3, 4, 5). At most 4 are allowed',
   );
+  const minNewTokens = (more: object) =>
+    servedRequest({ ...request, sampling: { ...sampling, minNewTokens: 5, ...more } }, 16).sampling.minNewTokens;
+  expect([{}, { requiredCalls: 'one' }, { jsonSchema: {} }].map(minNewTokens)).toEqual([5, 0, 0]);
   const other = { ...request, contextIds: Uint32Array.of(8, 9), sampling: { ...sampling, stopTokenIds: [1] } };
   expect(() => checkRequest(other, sizes, 10)).not.toThrow();
   expect(() => checkRequest(other, sizes, 9)).toThrow(

@@ -39,9 +39,14 @@ export function checkRequest(request: GenerateRequest, sizes: DecoderSizes, voca
   checkAdjusted(sampling, vocabSize);
 }
 
-/** Returns the request with maxNewTokens limited to the space in its slot. */
-export function limitToSlot(request: GenerateRequest, slotCapacity: number): GenerateRequest {
+/**
+ * Returns the request with maxNewTokens limited to the space in its slot. A turn that must be calls or JSON has no minNewTokens: after its
+ * last byte, the end token is the only one that is allowed.
+ */
+export function servedRequest(request: GenerateRequest, slotCapacity: number): GenerateRequest {
   const { contextIds, promptLength, sampling } = request;
   const room = slotCapacity - (contextIds.length - promptLength);
-  return { ...request, sampling: { ...sampling, maxNewTokens: Math.max(1, Math.min(sampling.maxNewTokens, room)) } };
+  const maxNewTokens = Math.max(1, Math.min(sampling.maxNewTokens, room));
+  const isWhole = sampling.requiredCalls !== undefined || sampling.jsonSchema !== undefined;
+  return { ...request, sampling: { ...sampling, maxNewTokens, ...(isWhole && { minNewTokens: 0 }) } };
 }

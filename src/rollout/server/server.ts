@@ -10,7 +10,7 @@ import { nextTask } from '../agent/yield.ts';
 import { Decoder, type DecoderSizes } from '../decode/decoder.ts';
 import type { DrawnSoFar, GenerateRequest, Generation, RolloutEngine, RolloutStats } from '../types.ts';
 import { Job } from './job.ts';
-import { checkRequest, limitToSlot } from './request.ts';
+import { checkRequest, servedRequest } from './request.ts';
 import { type KvCachePolicy, type Preemption, Scheduler } from './scheduler.ts';
 import type { SlotDecoder } from './slotDecoder.ts';
 import { draftedTokens, SampledTokens, type SpeculativeOptions } from './tokenSource.ts';
@@ -58,8 +58,8 @@ export class RolloutServer implements RolloutEngine {
       if (this.#scheduler.isUnfinished(requestId))
         throw new Error(`generate("${requestId}") while its last turn is still generating.`);
       checkRequest(request, sizes, vocabSize);
-      const watchers = this.#watchers.of(request);
-      this.#scheduler.add(new Job(limitToSlot(request, sizes.slotCapacity), watchers, resolve, reject));
+      const served = servedRequest(request, sizes.slotCapacity);
+      this.#scheduler.add(new Job(served, this.#watchers.of(served), resolve, reject));
       this.#wake();
     });
   }
