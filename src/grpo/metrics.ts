@@ -33,6 +33,8 @@ interface StepSamples {
   /** [N] trajectories in sample order, like all arrays below. */
   trajectories: readonly Trajectory[];
   rewards: readonly Reward[];
+  /** Rows of the trajectories, whose lengths are reported. Default: the trajectories. */
+  rows?: readonly Pick<Trajectory, 'promptIds' | 'responseIds'>[];
   /** [N] rewards that the advantage was computed from, if they differ from the score (KL in the reward). */
   finalRewards?: readonly number[];
   groups: ArrayLike<GroupId>;
@@ -49,7 +51,7 @@ interface StepSamples {
  * of a step.
  */
 export function dataMetrics(step: StepSamples): Metrics {
-  const { trajectories, rewards } = step;
+  const { trajectories, rewards, rows = trajectories } = step;
   const scores = rewards.map((r) => r.score).filter((score) => !Number.isNaN(score));
   const masks = step.masks ?? trajectories.map(({ mask }) => mask);
   const advantages = trainedValues(step.advantages, masks);
@@ -61,12 +63,12 @@ export function dataMetrics(step: StepSamples): Metrics {
     ...(advantages.length > 0 ? { 'critic/advantages/abs_mean': mean(advantages.map(Math.abs)) } : {}),
     ...lengthMetrics(
       'response_length',
-      trajectories.map((t) => t.responseIds.length),
+      rows.map((row) => row.responseIds.length),
       step.maxResponseLength,
     ),
     ...lengthMetrics(
       'prompt_length',
-      trajectories.map((t) => t.promptIds.length),
+      rows.map((row) => row.promptIds.length),
       step.maxPromptLength,
     ),
     ...summarize(

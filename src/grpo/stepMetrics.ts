@@ -4,6 +4,7 @@ import type { TrainConfig } from './config/types.ts';
 import type { GeneratedStep } from './generate/samples.ts';
 import { dataMetrics, type Metrics, throughput, timingMetrics } from './metrics.ts';
 import type { Phase } from './types.ts';
+import { wholeTrajectories } from './update/rows.ts';
 import type { StepTokens } from './update/stepTokens.ts';
 import type { UpdateResult } from './update/updater.ts';
 
@@ -51,13 +52,15 @@ interface StepReport {
 
 /** Returns every metric of a step, under verl's name if verl has one. */
 export function stepMetrics({ config, step, generated, tokens, update, timer }: StepReport): Metrics {
-  const drawn = generated.drawn ?? generated.samples;
+  const rows = generated.drawn ?? generated.samples;
+  const drawn = wholeTrajectories(rows);
   const trajectories = drawn.map(({ trajectory }) => trajectory);
   const seconds = { ...timer.seconds, ...generated.seconds };
   return {
     'training/global_step': step,
     ...dataMetrics({
       trajectories,
+      rows: rows.map(({ trajectory }) => trajectory),
       rewards: drawn.map(({ reward }) => reward),
       ...(generated.drawn ? {} : { finalRewards: tokens.rewards }), // of the samples that are trained on
       groups: drawn.map(({ group }) => group),

@@ -41,6 +41,7 @@ test('an agent of the openai package, with names in its base URL and without', a
     data: { trainBatchSize: 2, maxPromptLength: 16, maxResponseLength: 48 },
     rollout: { n: 2, maxNumSeqs: 4 },
     actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 256, optim: { lr: 1e-2 } },
+    reward: { overlongBuffer: { len: 48 } },
   });
   const engine = scriptedEngine();
   const trainer = new ClientTrainer({ config, engine });
@@ -61,6 +62,7 @@ test('an agent of the openai package, with names in its base URL and without', a
   for (const [i, { id }] of ends.slice(2).entries()) await plain.post('/rewards', { body: { id, reward: i } });
   const { metrics } = await plain.post<{ metrics: Metrics }>('/step', { body: { groups: 'all' } });
 
+  expect(metrics['critic/rewards/mean']).toBeLessThan(0.5); // the penalty on overlong responses is part of it
   expect(metrics).toMatchObject({
     'training/global_step': 1,
     'client/trajectories': 4,

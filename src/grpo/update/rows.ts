@@ -5,14 +5,15 @@
  *
  * Weight rule: a trajectory has one reward and counts once in its group, however many rows it has. Advantages,
  * penalties and corrections are computed on the concatenated rows of the trajectory, and then split again, so each row
- * has the advantage of the full trajectory. Every sampled token is trained in exactly one row; in other rows the token
+ * has the advantage of the full trajectory. Limits apply to rows: the overlong penalty reads the longest row, and a
+ * truncated row is masked alone. Every sampled token is trained in exactly one row; in other rows the token
  * is context. In the loss, lossAggMode counts tokens or sequences as usual, and a sequence is then a row.
  */
 
 import { TokenLog } from '../../rollout/tokenLog.ts';
 import type { TrainConfig } from '../config/types.ts';
 import type { Sample } from './batch.ts';
-import { type StepExtras, stepTokens, type StepTokens } from './stepTokens.ts';
+import { keptMasks, type StepExtras, stepTokens, type StepTokens } from './stepTokens.ts';
 
 /** Concatenates the rows of each trajectory, with one untrained token between two rows. */
 export function wholeTrajectories(samples: readonly Sample[]): Sample[] {
@@ -33,6 +34,10 @@ export function rowTokens(config: TrainConfig, samples: readonly Sample[], extra
     ...extras,
     refLogProbs: joinAll(refLogProbs),
     oldLogProbs: joinAll(oldLogProbs),
+    rows: {
+      kept: joinedRows(samples, keptMasks(config, samples)),
+      longest: rows.map((one) => Math.max(...one.map(({ trajectory }) => trajectory.responseIds.length))),
+    },
   });
   whole.forEach(({ advantage }, i) => rows[i].forEach((row) => advantage !== undefined && (row.advantage = advantage)));
   const cut = <T extends ArrayLike<number>>(values: T[]) => values.flatMap((all, i) => cutApart(all, rows[i]));

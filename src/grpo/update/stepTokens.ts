@@ -44,6 +44,8 @@ export interface StepExtras {
   roleBaselines?: RoleBaselines | undefined;
   /** A custom estimator that replaces the configured one. */
   advantage?: CustomAdvantage | undefined;
+  /** For trajectories of several rows: [N] their `keptMasks`, and the number of response tokens of the longest row. */
+  rows?: { kept: ArrayLike<number>[]; longest: number[] };
 }
 
 export interface StepTokens extends SampleTokens {
@@ -66,8 +68,7 @@ export function stepTokens(config: Settings, samples: readonly Sample[], extras:
   const { actor, algorithm } = config;
   const rolloutLogp = samples.map(({ trajectory }) => trajectory.logProbs);
   const sampled = samples.map(({ trajectory }) => trajectory.mask);
-  const reasons = samples.map(({ trajectory }) => trajectory.stopReason);
-  const kept = algorithm.maskTruncated ? maskTruncated(sampled, reasons) : sampled;
+  const kept = extras.rows?.kept ?? keptMasks(config, samples);
   const { masks, isWeights, metrics } = correct(config, extras, rolloutLogp, rewarded(kept, samples));
   const oldLogProbs = extras.oldLogProbs ?? rolloutLogp;
   const kl = algorithm.useKlInReward
@@ -75,7 +76,7 @@ export function stepTokens(config: Settings, samples: readonly Sample[], extras:
     : undefined;
   const groups = samples.map(({ group }) => group);
   const tooLong = tooLongOf(config, samples);
-  const rewards = finalRewards(config, samples, tooLong, kl?.penalties);
+  const rewards = finalRewards(config, samples, tooLong, kl?.penalties, extras.rows?.longest);
   const { advantages, roleBaselines } = advantagesOf(
     config,
     samples,
@@ -104,15 +105,23 @@ export function stepTokens(config: Settings, samples: readonly Sample[], extras:
   };
 }
 
+/** Returns the masks of the sampled tokens, those of truncated rows set to 0 if `algorithm.maskTruncated` is on. */
+export function keptMasks({ algorithm }: Pick<Settings, 'algorithm'>, rows: readonly Sample[]): ArrayLike<number>[] {
+  const sampled = rows.map(({ trajectory }) => trajectory.mask);
+  const reasons = rows.map(({ trajectory }) => trajectory.stopReason);
+  return algorithm.maskTruncated ? maskTruncated(sampled, reasons) : sampled;
+}
+
 /** [N] final rewards: the score of each sample, minus its length penalties and the KL of its tokens. */
 function finalRewards(
   settings: Settings,
   samples: readonly Sample[],
   tooLong: ArrayLike<number> | undefined,
-  klPenalties: readonly Float64Array[] | undefined,
+  klPenalties?: readonly Float64Array[],
+  longest?: readonly number[],
 ): number[] {
   return samples.map((sample, s) => {
-    const shaped = scoreOf(settings, sample) - (tooLong?.[s] ?? 0);
+    const shaped = scoreOf(settings, sample, longest?.[s]) - (tooLong?.[s] ?? 0);
     return shaped - (klPenalties ? sum(klPenalties[s]) : 0);
   });
 }
@@ -121,14 +130,15 @@ function finalRewards(
 export function scoreOf(
   { data: { maxResponseLength }, reward: { overlongBuffer } }: Pick<Settings, 'data' | 'reward'>,
   { reward, trajectory }: Pick<Sample, 'reward' | 'trajectory'>,
+  length = trajectory.responseIds.length,
 ): number {
   const { len: bufferLen, penaltyFactor } = overlongBuffer;
-  return reward.score + overlongPenalty(trajectory.responseIds.length, { maxResponseLength, bufferLen, penaltyFactor });
+  return reward.score + overlongPenalty(length, { maxResponseLength, bufferLen, penaltyFactor });
 }
 
 /** [N] rewards of the samples of whole groups without the KL: the scores, minus the penalties on length. */
 export function rewardsWithoutKl(config: Settings, samples: readonly Sample[]): number[] {
-  return finalRewards(config, samples, tooLongOf(config, samples), undefined);
+  return finalRewards(config, samples, tooLongOf(config, samples));
 }
 
 /** Returns one advantage per token, by the custom or the configured estimator, and the new role baselines. */
