@@ -46,6 +46,9 @@ export class TalkingEngine implements RolloutEngine {
     }
     await Promise.resolve();
     request.onTokens?.(tokenIds.slice(1));
+    const said = this.says(request);
+    const stopString = request.sampling.stop?.find((stop) => said.endsWith(stop));
+    if (stopString !== undefined) return { ...this.#generation(tokenIds.slice(0, -1), 'stop_string'), stopString };
     return this.#generation(tokenIds, tokenIds.length < all.length ? 'length' : 'stop');
   }
 

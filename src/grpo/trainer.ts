@@ -1,5 +1,6 @@
 /** GrpoTrainer: the single controller of a training run. */
 
+import { InputError } from '../errors.ts';
 import { agentLoopOf } from '../rollout/agent/loop.ts';
 import { checkedTask } from '../tasks/checkedTask.ts';
 import { abandon, exportCheckpoint, importCheckpoint, isSaveDue } from './checkpoint.ts';
@@ -128,9 +129,12 @@ export class GrpoTrainer {
 
   /**
    * Changes settings from the next step on; only settings in LIVE_SETTINGS. Throws InputError for another key or an
-   * invalid value. Checkpoints store the changes.
+   * invalid value, and for a key of `rollout` if a custom source makes the samples. Checkpoints store the changes.
    */
   change(settings: LiveSettings): void {
+    const key = Object.keys(settings).find((one) => one.startsWith('rollout.'));
+    if (key !== undefined && this.#options.source)
+      throw new InputError(`change: "${key}" cannot change while clients make the samples. Start a run with it.`);
     this.#live.change(settings);
   }
 

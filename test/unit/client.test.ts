@@ -7,17 +7,19 @@ import { afterEach, describe, expect, test, vi } from 'vitest';
 import type OpenAI from 'openai';
 import { DeviceLostError } from '../../src/errors.ts';
 import { readRequest } from '../../src/extensions/client/api/request.ts';
-import type {
-  ChatCompletion,
-  ClientLimits,
-  CompletionParams,
-  MessageShape,
-  ToolShape,
-  TrainingClient,
+import {
+  type ChatCompletion,
+  type ClientLimits,
+  ClientTrainer,
+  type CompletionParams,
+  type MessageShape,
+  type ToolShape,
+  type TrainingClient,
 } from '../../src/extensions/client/index.ts';
 import type { SavedEpisodes } from '../../src/extensions/client/saved.ts';
 import type { Learner } from '../../src/extensions/learner/learner.ts';
-import { wholeTrajectories } from '../../src/grpo/update/rows.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { rowTokens, wholeTrajectories } from '../../src/grpo/update/rows.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { tokenizer, tokenizerJson } from '../scriptedTurns.ts';
 import { talkingRun } from '../clientEngine.ts';
@@ -131,6 +133,66 @@ describe('completions', () => {
     expect(chunks.at(-2)!.choices[0].finish_reason).toBe('tool_calls');
     expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { total_tokens: anyNumber } });
   });
+});
+
+test.each([
+  [{}, { stop: ['</a>'] }, 'Four'],
+  [{}, { stop: ['</a>'], includeStopStrInOutput: true }, 'Four</a>'],
+  [{ include_stop_str_in_output: true }, { stop: ['</a>'] }, 'Four</a>'],
+  [{ stop: ['r</a>'] }, { stop: ['</a>'] }, 'Fou'],
+])("a request with %j under the run's %j is answered in one piece and in chunks with %j", async (more, run, wanted) => {
+  const { trainer, rollout } = talkingRun({ change: { rollout: { n: 2, ...run } } });
+  rollout.says = () => 'Four</a>';
+  const params = { messages: QUESTION, ...more };
+  const { choices } = await trainer.client().chat.completions.create(params);
+  let streamed = '';
+  for await (const chunk of await trainer.client().chat.completions.create({ ...params, stream: true }))
+    streamed += chunk.choices[0].delta.content ?? '';
+  expect([choices[0].message.content, streamed]).toEqual([wanted, wanted]);
+});
+
+test('limits that the engine has lowered are those of the calls', async () => {
+  const { config, engine } = talkingRun();
+  const lowered = { values: { 'data.maxPromptLength': 20, 'data.maxResponseLength': 10 }, note: '' };
+  const client = new ClientTrainer({ config, engine: { ...engine, lowered } }).client();
+  const messages: MessageShape[] = [{ role: 'user', content: 'two plus two '.repeat(20) }];
+  await expect(client.chat.completions.create({ messages })).rejects.toThrow('but a context holds 30');
+});
+
+test('a conversation that no longer fits behind its first prompt starts a new row', async () => {
+  const { trainer } = talkingRun();
+  const client = trainer.client();
+  let messages = QUESTION;
+  for (let turn = 0; turn < 3; turn++) {
+    const { choices } = await client.chat.completions.create({ messages });
+    messages = [...messages, choices[0].message, { role: 'user', content: 'two plus two '.repeat(12) }];
+  }
+  expect(client.trajectory.rows().map(({ trajectory }) => trajectory.numTurns)).toEqual([2, 1]);
+});
+
+test('settings of sampling cannot change while clients sample; an evaluation leaves generation running', async () => {
+  const { trainer: run, rollout } = talkingRun();
+  expect(() => run.trainer.change({ 'rollout.temperature': 0.7 })).toThrow('while clients make the samples');
+  await run.groups.evaluate(() => Promise.resolve());
+  expect(rollout.paused).toBe(false);
+});
+
+test('a reset while a step begins leaves the step its groups', async () => {
+  const { trainer, rollout } = talkingRun({ change: { rollout: { n: 1 } } });
+  const client = trainer.client();
+  await client.chat.completions.create({ messages: QUESTION });
+  client.trajectory.reward(1);
+  rollout.pause = async () => void trainer.groups.reset(undefined, true);
+  expect((await trainer.groups.generate(1)).samples).toHaveLength(1);
+});
+
+test.each([
+  [{ tool_choice: 'required' as const }, 'tool_choice'],
+  [{ response_format: { type: 'json_object' as const } }, 'response_format'],
+])('%j is refused if the format of the calls cannot be constrained', async (more, param) => {
+  const { trainer } = talkingRun({ limits: { toolParser: () => [] } });
+  const call = trainer.client().chat.completions.create({ messages: QUESTION, tools: TOOLS, ...more });
+  await expect(call).rejects.toMatchObject({ status: 400, param });
 });
 
 describe('what a call continues', () => {
@@ -297,15 +359,34 @@ test('rows of a trajectory have one reward, and every sampled token once', async
   await rewarded(3);
   await rewarded(1);
   expect(trainer.groups.complete).toBe(1);
-  const { samples, drawn = [], metrics } = await trainer.groups.generate(1);
+  const { samples, metrics } = await trainer.groups.generate(1);
+  const drawn = wholeTrajectories(samples);
   expect(samples.map(({ fork }) => fork)).toEqual([undefined, true, true, undefined]);
-  expect(wholeTrajectories(samples).map(({ reward }) => reward.score)).toEqual([3, 1]);
+  expect(drawn.map(({ reward }) => reward.score)).toEqual([3, 1]);
   const length = tokenizer.encode('Four.').length + 1;
   expect(drawn.map(({ trajectory: { mask } }) => mask.reduce((sum, m) => sum + m, 0))).toEqual([3 * length, length]);
   expect(drawn[0].trajectory).toMatchObject({ numTurns: 3 });
   // The row has three turns, with an untrained token between consecutive turns.
   const row = Array<number>(length).fill(1);
   expect([...drawn[0].trajectory.mask]).toEqual([...row, 0, ...row, 0, ...row]);
+  // Limits are those of the rows: none is in the overlong buffer, and the truncated one alone is masked.
+  const config = resolveTrainConfig({
+    ...{
+      name: 'x',
+      model: { path: 'x' },
+      data: { maxResponseLength: 2 * length },
+      reward: { overlongBuffer: { len: length } },
+    },
+    algorithm: { maskTruncated: true },
+  });
+  const cut = samples.map((one, s) =>
+    s === 1 ? { ...one, trajectory: { ...one.trajectory, stopReason: 'max_tokens' as const } } : one,
+  );
+  const { rewards, masks } = rowTokens(config, cut, {});
+  expect([rewards, masks.map((mask) => mask[0])]).toEqual([
+    [3, NaN, NaN, 1],
+    [1, 0, 1, 1],
+  ]);
   expect(metrics).toMatchObject({
     'client/calls': 4,
     'client/forks': 2,

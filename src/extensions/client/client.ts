@@ -3,7 +3,16 @@
  * trained.
  */
 
-import { type Head, chunkOf, callShape, completionOf, logprobsOf, randomId, usageOf } from './api/reply.ts';
+import {
+  type Head,
+  chunkOf,
+  callShape,
+  completionOf,
+  logprobsOf,
+  namesControl,
+  randomId,
+  usageOf,
+} from './api/reply.ts';
 import { readRequest, type CallRequest } from './api/request.ts';
 import type { ChatCompletion, ChatCompletionChunk, CompletionParams } from './api/shapes.ts';
 import { Channel, shownText } from './api/streaming.ts';
@@ -53,7 +62,7 @@ export async function completed(
   signal?: AbortSignal,
 ): Promise<ChatCompletion> {
   const [first, ...others] = await trajectory.choices(request, { signal });
-  return completionOf(headOf(groups, trajectory), groups.tokenizer, request, first, ...others);
+  return completionOf(headOf(groups, trajectory), groups.template.tokenizer, request, first, ...others);
 }
 
 /**
@@ -69,9 +78,11 @@ export async function streamed(
   const head = headOf(groups, trajectory);
   const left = new AbortController();
   const channel = new Channel<ChatCompletionChunk>();
-  const { tokenizer, toolParser } = groups;
-  const { stop = [], stopTokenIds = [] } = request.sampling;
-  const stopIds = [...tokenizer.eosTokenIds, ...stopTokenIds];
+  const { template } = groups;
+  const { tokenizer, toolParser } = template;
+  const { stop = [] } = request.sampling;
+  const stopIds = template.stopTokenIds(request);
+  const skipSpecialTokens = !namesControl(request.tools, toolParser);
   const replies = Array.from({ length: request.n ?? 1 }, () => ({ drawn: [] as number[], shown: '' }));
   const show = (text: string, index: number) => {
     const { shown } = replies[index];
@@ -86,7 +97,7 @@ export async function streamed(
       if (isOver) return; // from a worker, the last token event can arrive after the result
       const { drawn } = replies[index];
       drawn.push(...ids.filter((id) => !stopIds.includes(id)));
-      const text = tokenizer.decode(drawn, { skipSpecialTokens: true });
+      const text = tokenizer.decode(drawn, { skipSpecialTokens });
       show(shownText(text, stop, request.parse ? toolParser : undefined), index);
       begun();
     };

@@ -11,15 +11,14 @@ import { type DeviceLostError, InputError } from '../../errors.ts';
 import { onAbort } from '../../rollout/tools/onAbort.ts';
 import { writesSchemas } from '../../rollout/agent/prompt.ts';
 import { toolParserOf } from '../../rollout/tools/parser.ts';
-import type { ToolParser } from '../../rollout/tools/parser.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { generateOptions } from '../../grpo/generate/options.ts';
+import { withLowered } from '../../grpo/generate/trainingSet.ts';
 import { NothingInFlight } from '../../grpo/pipeline/nothingInFlight.ts';
 import { staleShare } from '../pipelines/index.ts';
 import type { GeneratedStep, SampleSource } from '../../grpo/generate/samples.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import type { TrainerEngine } from '../../grpo/types.ts';
-import { wholeTrajectories } from '../../grpo/update/rows.ts';
 import { ApiError } from './api/apiError.ts';
 import type { CallRequest, ServedModel } from './api/request.ts';
 import {
@@ -69,6 +68,8 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   #counts: Metrics = {};
   readonly #hints: Hints;
   #isEqualNoted = false;
+  /** True from a step's start until generation resumes under the new weights. */
+  #isPaused = false;
   /** True once an episode has had a reward, or once a note was printed that none has. */
   #isTold = false;
   /** Number of calls in flight, time of its last change, and seconds with at least one call since the last step. */
@@ -77,8 +78,9 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   #closed = false;
 
   /** Throws InputError for settings that work only if the trainer generates the samples itself. */
-  constructor(config: TrainConfig, engine: TrainerEngine, limits: ClientLimits = {}) {
+  constructor(asked: TrainConfig, engine: TrainerEngine, limits: ClientLimits = {}) {
     super();
+    const config = withLowered(asked, engine.lowered?.values);
     checkConfig(config);
     const { timeoutS = 600, maxTrajectories = 4096, stepWhen = 'complete', outlives = false } = limits;
     const { note = () => {} } = limits;
@@ -88,11 +90,13 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     const toolParser = limits.toolParser ?? toolParserOf(config.rollout.multiTurn.format);
     const { sampling, agent } = generateOptions({ config, engine, task: NO_TASK, toolParser }, 0, 1);
     const { tokenizer, rollout, model } = engine;
+    const { stop, includeStopStrInOutput = false } = sampling;
     this.served = {
       name: config.name,
       temperature: config.rollout.temperature,
       vocabSize: model.config.vocabSize,
       eosTokens: tokenizer.eosTokenIds.length + (toolParser.stopToken === undefined ? 0 : 1),
+      ...(stop && { stop: { stop, includeStopStrInOutput } }),
       ...(limits.strict && { strict: true }),
     };
     this.#hints = new Hints(this.served, note);
@@ -168,14 +172,9 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     return this.#version;
   }
 
-  /** Parser of tool calls in replies. */
-  get toolParser(): ToolParser {
-    return this.#host.template.toolParser;
-  }
-
-  /** The policy's tokenizer. */
-  get tokenizer() {
-    return this.#engine.tokenizer;
+  /** Chat template, tokenizer and parser of tool calls, for requests and replies. */
+  get template(): CallTemplate {
+    return this.#host.template;
   }
 
   /**
@@ -252,11 +251,12 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
       throw new InputError(
         `The step needs ${count} complete groups, but only ${this.#complete.length} are complete. Reward more episodes first.`,
       );
-    await rollout.pause();
     const groups = this.#complete.splice(0, count);
     this.#currentStep = { step, groups, requestedGroups: this.#requestedGroups, counts: this.#counts };
     this.#requestedGroups = undefined;
     for (const { rewarded } of groups) for (const one of rewarded) this.#groupOf.delete(one);
+    this.#isPaused = true;
+    await rollout.pause();
     const samples = groups.flatMap((group, i) => samplesOf(group, i));
     this.#advance(step);
     this.#noteCalls(0);
@@ -273,7 +273,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     };
     this.#counts = {};
     const seconds = { tools: 0, reward: 0 };
-    return { samples, drawn: wholeTrajectories(samples), seconds, genSeconds, stats, metrics };
+    return { samples, seconds, genSeconds, stats, metrics };
   }
 
   /** Adds the episodes of a checkpoint. If `state` is undefined, puts back the groups and counters that a failed step had taken. */
@@ -365,15 +365,18 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
 
   /** Resumes generation. */
   async run(): Promise<void> {
+    this.#isPaused = false;
     await this.#engine.rollout.resume();
   }
 
-  /** Runs an evaluation. Calls of clients continue meanwhile; generation is paused afterwards. */
+  /** Runs an evaluation. Calls of clients continue meanwhile. Afterwards, generation is paused if it was paused before. */
   override async evaluate<T>(run: (onQueued: () => Promise<void>) => Promise<T>): Promise<T> {
+    const { rollout } = this.#engine;
+    const isPaused = this.#isPaused;
     try {
-      return await run(() => this.run());
+      return await run(async () => rollout.resume());
     } finally {
-      await this.#engine.rollout.pause();
+      if (isPaused) await rollout.pause();
     }
   }
 

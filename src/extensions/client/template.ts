@@ -6,6 +6,7 @@ import type { ToolParser } from '../../rollout/tools/parser.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import { refuse } from './api/apiError.ts';
 import { type ChatMessage, templateMessage } from './api/messages.ts';
+import type { CallRequest } from './api/request.ts';
 import type { Reply } from './sequence.ts';
 
 /** Renders the requests of clients by the model's chat template. */
@@ -27,6 +28,13 @@ export class CallTemplate {
     this.stopToken = toolParser.stopToken;
     this.stopTokenId = this.stopToken === undefined ? undefined : tokenizer.idOf(this.stopToken);
     this.#toolSchemasInPrompt = toolSchemasInPrompt;
+  }
+
+  /** Returns the tokens that end a reply: those of the model, of the request, and of the call format. */
+  stopTokenIds({ tools, sampling }: Pick<CallRequest, 'tools' | 'sampling'>): number[] {
+    const { stopTokenId } = this;
+    const end = tools.length > 0 && stopTokenId !== undefined ? [stopTokenId] : [];
+    return [...new Set([...this.tokenizer.eosTokenIds, ...(sampling.stopTokenIds ?? []), ...end])];
   }
 
   /** Returns the text of a conversation, including the header of the next reply's turn. */

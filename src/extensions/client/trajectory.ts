@@ -309,7 +309,7 @@ export class ClientTrajectory {
 
   /** Returns the sequence that a request extends, or a new sequence, and the tokens of the messages to append. */
   #place(request: CallRequest, rendered: string): Extended {
-    const { template, maxPromptLength } = this.#host;
+    const { template, maxPromptLength, maxResponseLength } = this.#host;
     const { messages, tools, toolsKey } = request;
     const found = this.match(request);
     if (found) {
@@ -319,7 +319,7 @@ export class ClientTrajectory {
       if (template.canFollow(reply, rest) && template.keeps(reply, rendered)) {
         const target = isLast ? sequence : sequence.branch(index);
         const said = target.continuation(rest, template);
-        if (said) {
+        if (said && target.length + said.length < maxResponseLength) {
           return { sequence: target, said, counted: isLast ? 'client/continuations' : 'client/forks' };
         }
       }
@@ -378,14 +378,18 @@ export class ClientTrajectory {
     const { sampling, parse, tools, required, oneCall, jsonSchema } = request;
     const { sampling: run, constrainToolCalls, template } = this.#host;
     const maxNewTokens = Math.min(run.maxNewTokens, left, sampling.maxNewTokens ?? Infinity);
-    const end = tools.length > 0 ? template.stopTokenId : undefined;
-    const stopTokenIds = [...run.stopTokenIds, ...(sampling.stopTokenIds ?? []), ...(end === undefined ? [] : [end])];
+    const forced = required ? 'tool_choice' : parse && jsonSchema && 'response_format';
+    if (forced && template.toolParser.callFormat === undefined)
+      throw refuse(
+        forced,
+        `The format of this model's tool calls (rollout.multiTurn.format) cannot be constrained, so ${forced} is not served with tools. Leave it out.`,
+      );
     return {
       ...run,
       ...sampling,
       maxNewTokens,
       minNewTokens: Math.min(sampling.minNewTokens ?? run.minNewTokens ?? 0, maxNewTokens),
-      stopTokenIds: [...new Set(stopTokenIds)],
+      stopTokenIds: template.stopTokenIds(request),
       ...(parse && (constrainToolCalls || jsonSchema) && callConstraint(tools, template.toolParser)),
       ...(required && {
         ...callConstraint(required, template.toolParser),

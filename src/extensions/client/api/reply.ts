@@ -52,7 +52,7 @@ export function readReply(
   parser: ToolParser,
 ): ReadReply {
   const turn = { tokenIds: withoutEnd(tokenIds, stopReason), ...(stopString !== undefined && { stopString }) };
-  const named = tools.length > 0 && parser.stopToken !== undefined;
+  const named = namesControl(tools, parser);
   const text = turnText(tokenizer, turn, { named, includeStop });
   const cut = stopReason === 'length' ? ('length' as const) : ('stop' as const);
   const all = parse && cut !== 'length' ? parsedBy(parser, text, tools) : [];
@@ -65,6 +65,10 @@ export function readReply(
   if (calls.length === 0 || unreadable > 0) return { content: text, calls: [], finishReason: cut, unreadable };
   return { content: text.slice(0, callsStart(text, parser)).trimEnd(), calls, finishReason: 'tool_calls', unreadable };
 }
+
+/** True if replies keep the names of control tokens, with which the format writes its calls. */
+export const namesControl = (tools: CallRequest['tools'], { stopToken }: ToolParser): boolean =>
+  tools.length > 0 && stopToken !== undefined;
 
 /** Returns the tokens without the end token. */
 const withoutEnd = (tokenIds: Uint32Array, stopReason: Generation['stopReason']): Uint32Array =>

@@ -22,6 +22,8 @@ export interface ServedModel {
   vocabSize: number;
   /** Number of end tokens of the model. Each counts towards the maximum of 4 stop tokens of a request. */
   eosTokens: number;
+  /** The run's stop strings, which a request's own replace. */
+  stop?: Pick<SamplingParams, 'stop' | 'includeStopStrInOutput'>;
   /** True to refuse requests that contain hints (fields without effect). */
   strict?: boolean;
 }
@@ -202,21 +204,24 @@ export function readRequest(
     logprobs,
     returnTokenIds: given.return_token_ids ?? false,
     seed: given.seed,
-    sampling: withoutNull({
-      maxNewTokens: given.max_completion_tokens ?? given.max_tokens,
-      topP: given.top_p,
-      topK: given.top_k === -1 ? 0 : given.top_k, // in vLLM, -1 means off
-      minP: given.min_p,
-      repetitionPenalty: given.repetition_penalty,
-      presencePenalty: given.presence_penalty,
-      frequencyPenalty: given.frequency_penalty,
-      minNewTokens: given.min_tokens,
-      stop: given.stop,
-      includeStopStrInOutput: given.include_stop_str_in_output,
-      logitBias: given.logit_bias,
-      topLogprobs: given.top_logprobs,
-      stopTokenIds: given.stop_token_ids,
-    }),
+    sampling: {
+      ...model.stop,
+      ...withoutNull({
+        maxNewTokens: given.max_completion_tokens ?? given.max_tokens,
+        topP: given.top_p,
+        topK: given.top_k === -1 ? 0 : given.top_k, // in vLLM, -1 means off
+        minP: given.min_p,
+        repetitionPenalty: given.repetition_penalty,
+        presencePenalty: given.presence_penalty,
+        frequencyPenalty: given.frequency_penalty,
+        minNewTokens: given.min_tokens,
+        stop: given.stop,
+        includeStopStrInOutput: given.include_stop_str_in_output,
+        logitBias: given.logit_bias,
+        topLogprobs: given.top_logprobs,
+        stopTokenIds: given.stop_token_ids,
+      }),
+    },
     metadata: given.metadata ?? {},
     user: given.user,
     ...(hints.size > 0 && { hints: [...hints] }),
