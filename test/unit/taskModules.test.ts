@@ -252,6 +252,7 @@ test('tools, their states and observe work; a restarted worker continues from th
   await expect(task.reward({ ...sample, response: 'hang' })).rejects.toThrow('ran longer than 0.1 s');
   limits.timeoutMs = HANG_LIMITS.timeoutMs;
   expect(await task.reward(sample)).toEqual({ score: 2, acc: 0 });
+  await tool.create!({ ...context, sampleId: 'another' });
   await expect(tool.execute({}, { ...context, state })).rejects.toThrow('the state of this sample is gone');
 });
 

@@ -21,6 +21,8 @@ import { SOURCE_LIMITS } from './source.ts';
 
 const LOAD_MS = 10_000;
 const MEMORY_BYTES = 128 * 2 ** 20;
+/** Number of ids of tool states that each worker has to itself. */
+const STATES_PER_WORKER = 2 ** 32;
 
 /** URL of a module, and the function that reads source texts. */
 export interface ModuleSource {
@@ -120,7 +122,8 @@ export class SandboxedModule {
     if (this.#isClosed) throw new InputError(`The task module ${entry} was closed.`);
     if (!this.#texts.has(entry)) this.#texts.set(entry, await read(entry));
     this.#guest ??= await this.#start();
-    const load = { entry, root, options: this.#options, timeMs: this.#loadMs, memoryBytes: MEMORY_BYTES };
+    const firstState = this.started * STATES_PER_WORKER;
+    const load = { entry, root, options: this.#options, firstState, timeMs: this.#loadMs, memoryBytes: MEMORY_BYTES };
     for (;;) {
       const sources = Object.fromEntries(this.#texts);
       const { missing, value } = await this.#answer({ ...load, sources } satisfies ModuleLoad);

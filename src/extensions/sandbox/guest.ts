@@ -40,7 +40,7 @@ export class GuestModule {
   }
 
   /** Evaluates the module and creates its task. Returns the output as JSON; see ModuleLoad. */
-  load({ entry, sources, root, options, timeMs }: ModuleLoad): string {
+  load({ entry, sources, root, options, firstState, timeMs }: ModuleLoad): string {
     const missing = new Set<string>();
     const context = this.#context;
     let sealed = false;
@@ -58,9 +58,9 @@ export class GuestModule {
     this.#deadline = performance.now() + timeMs;
     const evaluated = context.evalCode(sources[entry], entry, { type: 'module' });
     const failure = this.#settled(evaluated, timeMs, (exports) => {
-      const text = context.newString(options);
-      const made = this.#invoke('load', [exports, text]);
-      text.dispose();
+      const handles = [context.newString(options), context.newNumber(firstState)];
+      const made = this.#invoke('load', [exports, ...handles]);
+      for (const handle of handles) handle.dispose();
       return this.#settled(made, timeMs, (value) => this.#value(value));
     });
     sealed = true;

@@ -64,7 +64,7 @@ export const GUEST_DRIVER = `(prelude, most) => {
   let tools = [];
   const states = new NewMap();
   const released = new NewMap();
-  let nextState = 1;
+  let nextState;
   const stateOf = (id) => {
     const held = apply(get, states, [id]) ?? apply(get, released, [id]);
     if (held === undefined) throw new NewError('the state of this sample is gone: the sandbox was started anew');
@@ -138,7 +138,8 @@ export const GUEST_DRIVER = `(prelude, most) => {
   };
 
   return {
-    async load(exports, optionsText) {
+    async load(exports, optionsText, firstState) {
+      nextState = firstState;
       const given = exports.default !== undefined ? exports.default : exports.task;
       if (given === undefined) throw (resultErrors = new NewTypeError('it has neither a default export nor an export named task'));
       task = isFunction(given) ? await given(decode(optionsText)) : given;

@@ -34,6 +34,8 @@ export interface ModuleLoad {
   root: string;
   /** `task.options` in the format of encodePlain. */
   options: string;
+  /** Id of the first tool state. No two workers share an id, so the id of a lost state never names another sample's state. */
+  firstState: number;
   timeMs: number;
   memoryBytes: number;
 }
