@@ -220,6 +220,12 @@ test('randomness and time depend only on the call, in any order of calls', async
   expect(first[0].score).not.toBe(first[1].score);
 });
 
+test('the held-out problems of every data source leave the sandbox', async () => {
+  const heldOut = "() => ['a', 'b'].map((dataSource) => ({ ...problem(dataSource), dataSource }))";
+  const task = await isolated(moduleOf({ heldOut }));
+  expect(await task.heldOut(1)).toMatchObject([{ dataSource: 'a' }, { dataSource: 'b' }]);
+});
+
 test('tools, their states and observe work; a restarted worker continues from the observed state', async () => {
   const more = `
     tools: [{

@@ -115,7 +115,7 @@ function taskOf(calls: Calls, { name, methods, tools, ...fields }: DescribedTask
     heldOut: async (count) => {
       const what = 'The list of held-out problems';
       const problems = await calls.of<Problem[]>(what, 'heldOut', [count]);
-      if (Array.isArray(problems)) return problems.slice(0, count);
+      if (Array.isArray(problems)) return problems;
       throw new UserCodeError(
         'heldOut returned',
         `${what} of task "${name}" is not a list. Return a list of problems from heldOut(count).`,
