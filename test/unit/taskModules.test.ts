@@ -113,6 +113,12 @@ describe('a hostile module', () => {
     ['throws when it is loaded', 'null.x', `TypeError: cannot read property 'x' of null (at <anonymous> (${ENTRY}:1:`],
     ['does not parse', 'let = ;', 'SyntaxError: '],
     ['exports nothing', 'export const a = 1;', 'it has neither a default export nor an export named task'],
+    [
+      'has environments',
+      moduleOf({ more: 'environments: [],' }),
+      'it has "environments", which only a file outside the',
+    ],
+    ['has ask', moduleOf({ more: 'ask: () => [],' }), 'it has "ask", which only a file outside the sandbox (without'],
     ['has a name that is none', moduleOf({ name: "'a b'" }), 'does not export a task (name: '],
     [
       'imports a package',

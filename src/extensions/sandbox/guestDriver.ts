@@ -90,6 +90,7 @@ export const GUEST_DRIVER = `(prelude, most) => {
   const METHODS = ['create', 'save', 'restore', 'calcReward', 'release'];
   const TOOL_FIELDS = ['name', 'description', 'parameters', 'timeoutMs', 'retries', 'maxResponseLength', 'truncateSide'];
   const TASK_FIELDS = ['name', 'trainSize', 'tokenizer'];
+  const REFUSED_FIELDS = ['environments', 'ask'];
   const fieldsOf = (given, names) => {
     const fields = {};
     for (let i = 0; i < names.length; i++) if (given[names[i]] !== undefined) fields[names[i]] = given[names[i]];
@@ -145,6 +146,9 @@ export const GUEST_DRIVER = `(prelude, most) => {
       task = isFunction(given) ? await given(decode(optionsText)) : given;
       if (typeof task !== 'object' || task === null)
         throw (resultErrors = new NewTypeError('what it exports is no task, nor a function that gives one'));
+      for (let i = 0; i < REFUSED_FIELDS.length; i++)
+        if (task[REFUSED_FIELDS[i]] !== undefined)
+          throw (resultErrors = new NewTypeError('it has "' + REFUSED_FIELDS[i] + '", which only a file outside the sandbox (without task.isolated) can have'));
       tools = task.tools === undefined ? [] : task.tools;
       if (!isArray(tools)) throw (resultErrors = new NewTypeError('its tools are no list'));
       const described = [];
