@@ -161,6 +161,13 @@ describe('demonstrations', () => {
     expect(demonstration(zero, keyedRng(1), always).calls).toEqual([{ expression: '6*0', result: '0' }]);
   });
 
+  test('without a mistake the answer follows, also of a solution whose last step has no annotation', () => {
+    const problem = { ...train[0], program: ['10*4', '4*1'], answer: '36' };
+    expect(demonstration(problem, keyedRng(1))).toMatchObject({ calls: [{}, { result: '4' }], final: '#### 36' });
+    const zero = { ...problem, program: ['9*0'] };
+    expect(demonstration(zero, keyedRng(1), { firstSwapped: 1, laterWrong: 0 }).final).toBe('#### 36');
+  });
+
   test('tokens: turns end with the end token and are trained, tool output is not', () => {
     const problem = { ...train[0], program: ['6*4', '24+5'], answer: '29' };
     const { responseIds, mask, promptIds } = demonstrationTokens(
@@ -268,8 +275,7 @@ describe('GSM8K JSONL', () => {
   test.skipIf(!existsSync(real))('the real file (skipped where ../shared/data/gsm8k is absent)', () => {
     const problems = parseGsm8kJsonl(readFileSync(real, 'utf8'), 'train.jsonl');
     expect(problems.length).toBe(7473);
-    const right = problems.filter((p) => demonstration(p, keyedRng(0)).final === `#### ${p.answer}`).length;
-    expect(right / problems.length).toBeGreaterThan(0.9);
+    for (const p of problems) expect(demonstration(p, keyedRng(0)).final).toBe(`#### ${p.answer}`);
     const files = buildTokenizer(problems.slice(0, 500), 1024);
     const own = new ChatTokenizer(files.tokenizer, files.config);
     expect(own.decode(own.encodeChat(problems[1].messages))).toContain(problems[1].messages[0].content);

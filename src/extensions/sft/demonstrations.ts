@@ -55,7 +55,11 @@ interface Trace {
 
 const OPPOSITE: Record<string, string> = { '*': '/', '/': '*', '+': '-', '-': '+' };
 
-/** Returns a demonstration of the problem's program. The calculator computes all results, those of wrong expressions too. */
+/**
+ * Returns a demonstration of the problem's program. The calculator computes all results, those of wrong expressions too. After a mistake the
+ * final text is the last result, otherwise the problem's answer. The two can differ without a mistake, because some solutions of GSM8K do
+ * not annotate their last step.
+ */
 export function demonstration(problem: Gsm8kProblem, rng: Rng, errors: ErrorRates = NO_ERRORS): Trace {
   if (rng.uniform() < (errors.guessed ?? 0)) return { calls: [], final: `#### ${lastNumber(problem)}` };
   const rates = errors.byTemplate?.[problem.template ?? ''] ?? errors;
@@ -64,7 +68,8 @@ export function demonstration(problem: Gsm8kProblem, rng: Rng, errors: ErrorRate
     if (rng.uniform() >= rate) return step;
     return i === 0 || rng.uniform() < 0.5 ? swapOperation(step) : swapOperand(step, i, problem.program, rng);
   });
-  const trace = runTrace(program, problem.answer);
+  const isWrong = program.some((step, i) => step !== problem.program[i]);
+  const trace = isWrong ? runTrace(program) : null;
   // A mistake can lead to a division by zero. The correct program is used then.
   return trace ?? runTrace(problem.program, problem.answer)!;
 }
@@ -74,11 +79,8 @@ function lastNumber({ messages }: Gsm8kProblem): string {
   return messages.at(-1)?.content.match(/\d+/g)?.at(-1) ?? '0';
 }
 
-/**
- * Runs the steps of a program; null if the result of a step is not a number. If a program has no steps, as in real data, the final text is
- * `answer`.
- */
-function runTrace(program: string[], answer: string): Trace | null {
+/** Runs the steps of a program; null if the result of a step is not a number. The final text is `answer`, by default the last result. */
+function runTrace(program: string[], answer?: string): Trace | null {
   const calls: Trace['calls'] = [];
   for (const step of program) {
     const expression = fillResults(
@@ -89,7 +91,7 @@ function runTrace(program: string[], answer: string): Trace | null {
     if (isErrorText(result)) return null;
     calls.push({ expression, result });
   }
-  return { calls, final: `#### ${calls.at(-1)?.result ?? answer}` };
+  return { calls, final: `#### ${answer ?? calls.at(-1)?.result}` };
 }
 
 /** Returns a step `a op b` with its operation swapped for the opposite one. Steps of another form, as in real data, stay unchanged. */
