@@ -236,4 +236,10 @@ test("openTask's error names the known tasks", async () => {
   await expect(openTask({ name: 'countdown', path: 'x.jsonl', options: {} })).rejects.toThrow(
     'task.path is set, but task "countdown" generates its problems. Remove task.path.',
   );
+  for (const [name, words] of [
+    ['countdown', 'task.valPath is set, but task "countdown" generates its problems. Remove task.valPath.'],
+    ['gsm8k', 'task.valPath is set without task.path, so the task would generate its problems. Set both, or remove'],
+    ['jsonl', 'task.path is missing. Set it to a JSONL file of problems.'],
+  ])
+    await expect(openTask({ name, valPath: 'x.jsonl', options: {} })).rejects.toThrow(words);
 });

@@ -33,8 +33,9 @@ export async function openShippedTask(config: TaskConfig, around: Surroundings):
     throw new InputError(
       `task.name is "${config.name}"; known tasks: ${Object.keys(TASKS).join(', ')}. Name one of them, or set task.module to your own.`,
     );
-  if (config.path !== undefined && !['gsm8k', 'jsonl'].includes(config.name))
-    throw new InputError(`task.path is set, but task "${config.name}" generates its problems. Remove task.path.`);
+  const file = (['path', 'valPath'] as const).find((key) => config[key] !== undefined);
+  if (file !== undefined && !['gsm8k', 'jsonl'].includes(config.name))
+    throw new InputError(`task.${file} is set, but task "${config.name}" generates its problems. Remove task.${file}.`);
   return withTools(await TASKS[config.name](config, around), config.tools);
 }
 
@@ -49,6 +50,10 @@ const TASKS: Record<string, (config: TaskConfig, around: Surroundings) => Promis
       const { gsm8kJsonlTask } = await import('./gsm8k/jsonl.ts');
       return gsm8kJsonlTask(train, test, { shaping: options, prompt: options });
     }
+    if (config.valPath !== undefined)
+      throw new InputError(
+        'task.valPath is set without task.path, so the task would generate its problems. Set both, or remove task.valPath.',
+      );
     const unused = Object.keys(NO_PROMPT).find((key) => key in options);
     if (unused === undefined) return gsm8kToolTask({ shaping: options });
     throw new InputError(`task.options.${unused} is for GSM8K's own files. Set task.path, or remove the option.`);
