@@ -32,7 +32,8 @@ test('a classifier is loaded once, at the first sample, and scores by its label'
 test('transformers.js: opened by its name; one error message if it or the model is missing', async () => {
   const score = discriminativeScorer({ model: 'm', label: 'good' });
   vi.doMock('@xenova/transformers', () => ({
-    pipeline: () => Promise.resolve(Object.assign(classify, { model: { config: {} } })),
+    pipeline: () =>
+      Promise.resolve(Object.assign(classify, { model: { config: {} }, tokenizer: { encode: () => [] } })),
   }));
   expect(await score(sample)).toBe(0.75);
   vi.doMock('@xenova/transformers', () => ({ pipeline: () => Promise.reject(new Error('no such file\nat x')) }));

@@ -37,6 +37,7 @@ test('a classifier: the probability of the label, by hand', async () => {
   });
   const powers = bagLogits(model, tokenizer.encode(textOf('x'))).map(Math.exp);
   expect(await likeliest(scored('x'))).toBeCloseTo(Math.max(...powers) / powers.reduce((a, b) => a + b), 6);
+  expect(await score(scored('word '.repeat(1100))), 'over model_max_length').toBeNaN();
   await expect(discriminativeScorer({ model: path, label: 'fine' })(scored('x'))).rejects.toThrow(
     `The reward model ${path} has no label "fine". It has `,
   );

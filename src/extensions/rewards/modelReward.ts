@@ -25,14 +25,15 @@ interface DiscriminativeOptions {
 }
 
 /**
- * Returns a scorer: the score is the probability of a label, from a model that reads the question and the last answer. The model is loaded
- * at the first sample.
+ * Returns a scorer: the score is the probability of a label, from a model that reads the question and the last answer. The score is NaN if
+ * they are too long for the model. The model is loaded at the first sample.
  */
 export function discriminativeScorer({ model, label, load = loadClassifier }: DiscriminativeOptions): Scorer {
   let classifier: Promise<Classifier> | undefined;
   return async (sample) => {
     const classify = await (classifier ??= load(model));
     const scores = await classify(questionAndAnswer(sample), { top_k: 1000 });
+    if (!scores) return NaN;
     const found = label === undefined ? scores[0] : scores.find((score) => score.label === label);
     if (found) return found.score;
     throw new InputError(

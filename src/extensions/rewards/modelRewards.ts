@@ -79,7 +79,12 @@ function scorersOf({ reward: { judge, model } }: TrainConfig, engine: TrainerEng
   }
   if (model.path !== undefined) {
     const { path, label, weight } = model;
-    scorers['model'] = { weight, score: discriminativeScorer({ model: path, ...(label !== undefined && { label }) }) };
+    scorers['model'] = {
+      weight,
+      score: discriminativeScorer({ model: path, ...(label !== undefined && { label }) }),
+      unscored:
+        'not judged: question and response have more tokens than reward.model.path takes (its model_max_length)',
+    };
   }
   return scorers;
 }

@@ -5,8 +5,11 @@ import { InputError } from '../../errors.ts';
 /** Returns a reply to a prompt; undefined if the prompt is too long. */
 export type Completion = (prompt: string) => Promise<string | undefined>;
 
-/** The part of transformers.js' text-classification pipeline that is used here. */
-export type Classifier = (text: string, options: { top_k: number }) => Promise<{ label: string; score: number }[]>;
+/** The part of transformers.js' text-classification pipeline that is used here. Returns undefined if the text is too long. */
+export type Classifier = (
+  text: string,
+  options: { top_k: number },
+) => Promise<{ label: string; score: number }[] | undefined>;
 
 type Library = typeof import('@xenova/transformers');
 
@@ -19,7 +22,10 @@ export async function openClassifier(model: string): Promise<Classifier> {
   const { config } = classify.model as unknown as { config: { id2label?: object; problem_type?: string } };
   // A reward model with one output needs a sigmoid, as in Python's transformers. A softmax over one output would always be 1.
   if (Object.keys(config.id2label ?? {}).length === 1) config.problem_type = 'multi_label_classification';
-  return classify;
+  const { tokenizer } = classify;
+  // The pipeline itself would cut the end of a longer text, which is the response.
+  return async (text, options) =>
+    tokenizer.encode(text).length > Number(tokenizer.model_max_length) ? undefined : classify(text, options);
 }
 
 /** Opens a chat model that gives greedy replies, for `judgeScorer`. A reply is undefined if the prompt is too long. */
