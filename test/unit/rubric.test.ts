@@ -302,9 +302,18 @@ describe("scores from the judge's numbers", () => {
   test('a criterion for other data is skipped, and without any criterion only the rule counts', async () => {
     const when = { dataSource: ['maths'] };
     const rubric = { criteria: [{ name: 'a', description: '?', when }] };
-    const reward = rubricReward(rubric, { judge, rule: () => ({ score: 4, acc: 1 }) });
+    const rule = () => ({ score: 4, acc: 1 });
+    const reward = rubricReward(rubric, { judge, rule });
     expect((await reward(sampleOf('x', { dataSource: 'maths' }))).score).toBeCloseTo(4 + p, 12);
-    expect((await reward(sampleOf('x', { dataSource: 'prose' }))).extra).toEqual({ rule: 4 });
+    for (const other of [{ dataSource: 'prose' }, {}])
+      expect((await reward(sampleOf('x', other))).extra).toEqual({ rule: 4 });
+    const config = resolveTrainConfig({ name: 'x', model: { path: 'y' }, reward: { rubric } });
+    const none = { logProbs: new Float32Array(), entropy: new Float32Array() };
+    const reference = { logProbs: () => Promise.resolve(none) };
+    const engine = stub<TrainerEngine>({ tokenizer, reference });
+    const own = { name: 'maths', train: () => sampleOf('').problem, heldOut: () => [], reward: rule };
+    const { extra } = await withModelRewards(own, config, engine).reward(sampleOf('x'));
+    expect(extra, "the task's name is the default").toMatchObject({ a: 0.5 });
   });
 
   test('the report has a curve of each criterion', () => {

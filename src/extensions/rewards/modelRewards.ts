@@ -51,7 +51,7 @@ export function withModelRewards(own: Task, config: TrainConfig, engine: Trainer
   const { maxPromptLength, maxNumSeqs } = judge;
   const open = async () => inTime(await rubricJudge(config, engine), timeoutS);
   const options = { judge: open, maxPromptLength, maxNumSeqs, rule: scored, ruleWeight: summed ? 1 : ruleWeight };
-  return { ...task, reward: rubricReward({ ...rubric, criteria }, options) };
+  return { ...task, reward: rubricReward({ ...rubric, criteria }, { ...options, dataSource: own.name }) };
 }
 
 function rubricOf({ reward: { rubric } }: TrainConfig): Rubric | undefined {

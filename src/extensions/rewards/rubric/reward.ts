@@ -19,6 +19,8 @@ export interface RubricOptions {
   rule?: Task['reward'];
   /** Weight of the rule's score. Default: 1. */
   ruleWeight?: number;
+  /** Data source of problems without a `dataSource`, for criteria with `when`. A run sets the task's name, as for metrics. Default: none. */
+  dataSource?: string;
 }
 
 /** Verdict of the judge on one criterion of a sample. */
@@ -46,7 +48,7 @@ export interface Verdict {
  */
 export function rubricReward(
   rubric: RubricInput,
-  { judge, maxPromptLength = 512, maxNumSeqs = 16, rule, ruleWeight = 1 }: RubricOptions,
+  { judge, maxPromptLength = 512, maxNumSeqs = 16, rule, ruleWeight = 1, dataSource = '' }: RubricOptions,
 ): Task['reward'] {
   const parsed = parseRubric(rubric);
   let opened: Promise<RubricJudge> | undefined;
@@ -66,7 +68,8 @@ export function rubricReward(
     });
   });
   const judged = async (sample: ScoredSample): Promise<Reward> => {
-    const asked = judgedSample(parsed, sample, (await open()).tokenizer, maxPromptLength);
+    const problem = { ...sample.problem, dataSource: sample.problem.dataSource ?? dataSource };
+    const asked = judgedSample(parsed, { ...sample, problem }, (await open()).tokenizer, maxPromptLength);
     if (typeof asked === 'number') return notJudged(asked, maxPromptLength);
     const { criteria } = asked;
     return rewardOf(criteria, criteria.length === 0 ? [] : await decide(asked));
