@@ -5,9 +5,12 @@ import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { modelTokenizer } from '../../src/model/tokenizer/modelTokenizer.ts';
 import { checkPattern } from '../../src/model/tokenizer/pattern.ts';
 import { trainProblem } from '../../src/tasks/gsm8k/task.ts';
+import { parseRubric } from '../../src/extensions/rewards/rubric/parse.ts';
+import { judgedSample } from '../../src/extensions/rewards/rubric/prompt.ts';
 import { sftExample } from '../../src/extensions/sft/conversationTokens.ts';
 import { calculatorCall } from '../../src/extensions/sft/demonstrations.ts';
 import { buildGsm8kTokenizer } from '../../src/extensions/sft/tokenizer.ts';
+import { scored } from '../samples.ts';
 
 const readJson = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>;
 const shipped = 'checkpoints/gsm8k-tool';
@@ -278,6 +281,11 @@ describe('control tokens of other tokenizers', () => {
       const question = { role: 'user' as const, content: 'hello' };
       const said = [idOf('hello'), idOf('<|im_end|>')];
       expect([...sftExample(t, [question, { role: 'assistant', content: 'hello' }]).responseIds]).toEqual(said);
+      const rubric = parseRubric({ criteria: [{ name: 'a', description: '?', choices: { hello: 1, x: 0 } }] });
+      const judged = judgedSample(rubric, scored('x'), t, 5000);
+      if (typeof judged === 'number') throw new Error('too long');
+      const { tokens, mask } = judged.groups[0].samples[0];
+      expect([...tokens].filter((_, i) => mask[i] === 1)).toEqual(said);
       expect(t.encodePlain('hello', { isStart: false })).toEqual(said.slice(0, 1));
       expect(t.encodePlain('hello')).toEqual([...(prepend_scheme === 'first' ? [pieces.length] : []), idOf('hello')]);
       for (const content of ['a', '<|im_start|> a', ' <|im_', '|im_end|>']) {
