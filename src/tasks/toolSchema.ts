@@ -98,7 +98,7 @@ export function valueProblem(value: unknown, schema: ArgumentSchema): string | n
   if (typeof value === 'number') return boundProblem(value, schema);
   if (typeof value === 'string') return countProblem(value.length, 'characters', schema.minLength, schema.maxLength);
   if (Array.isArray(value)) return itemProblem(value, schema);
-  if (isObject(value) && (schema.properties || schema.additionalProperties !== undefined))
+  if (isObject(value) && (schema.properties ?? schema.additionalProperties ?? null) !== null)
     return nestedProblem(value, schema);
   return null;
 }
@@ -108,14 +108,14 @@ const textOf = (choice: unknown): string => (typeof choice === 'string' ? choice
 const isSame = (choice: unknown, value: unknown): boolean =>
   choice === value || (typeof choice === 'object' && JSON.stringify(choice) === JSON.stringify(value));
 
-function countProblem(count: number, what: string, least = 0, most = Infinity): string | null {
-  if (count > most) return `has ${count} ${what}, at most ${most} are allowed`;
-  return count < least ? `has ${count} ${what}, at least ${least} are needed` : null;
+function countProblem(count: number, what: string, least?: number, most?: number): string | null {
+  if (count > (most ?? Infinity)) return `has ${count} ${what}, at most ${most} are allowed`;
+  return count < (least ?? 0) ? `has ${count} ${what}, at least ${least} are needed` : null;
 }
 
 function boundProblem(value: number, { minimum, maximum }: ArgumentSchema): string | null {
-  if (minimum !== undefined && value < minimum) return `must be at least ${minimum}`;
-  return maximum !== undefined && value > maximum ? `must be at most ${maximum}` : null;
+  if (value < (minimum ?? -Infinity)) return `must be at least ${minimum}`;
+  return value > (maximum ?? Infinity) ? `must be at most ${maximum}` : null;
 }
 
 function itemProblem(values: unknown[], { items, minItems, maxItems }: ArgumentSchema): string | null {
@@ -144,6 +144,7 @@ function hasType(value: unknown, type: string | undefined): boolean {
 
 const isList = (given: unknown): boolean => Array.isArray(given) && given.length > 0;
 const isText = (given: unknown): boolean => typeof given === 'string';
+/** Allows null, which some clients write for a bound that is absent. Readers of a schema treat it as absent. */
 const isNumber = (given: unknown): boolean => given === null || Number.isFinite(given);
 const [LIST, NUMBER] = ['a list of at least one', 'a number'];
 /** Check of each keyword whose value the check of a call's arguments and the grammar of calls read, and what is allowed. */

@@ -23,7 +23,7 @@ import type {
   SamplingParams,
   TurnConstraint,
 } from '../../src/rollout/types.ts';
-import type { Tool } from '../../src/tasks/tool.ts';
+import { defineTool, type Tool } from '../../src/tasks/tool.ts';
 import { type ArgumentSchema, valueProblem } from '../../src/tasks/toolSchema.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
 import { rng } from '../random.ts';
@@ -63,8 +63,11 @@ const automata = {
 };
 
 /** True if a text completes a call that has started; for Llama 3, if it completes a turn. */
-function accepts(body: string | Uint8Array, format: CallFormat = 'hermes'): boolean {
-  const automaton = automata[format];
+function accepts(
+  body: string | Uint8Array,
+  format: CallFormat = 'hermes',
+  automaton: ByteAutomaton = automata[format],
+): boolean {
   let state = automaton.start;
   for (const byte of typeof body === 'string' ? new TextEncoder().encode(body) : body) {
     if (state === DEAD) return false;
@@ -124,6 +127,21 @@ describe('the grammar of a call', () => {
     ['a call without its tag', '{"name": "stop", "arguments": {}}'],
     ['something after it', call('stop', '{}') + ' '],
   ])('has not %s', (_, body) => expect(accepts(body)).toBe(false));
+
+  test.each([
+    ['string', '"text"'],
+    ['integer', '-3'],
+    ['number', '-1.5'],
+    ['array', '[1]'],
+    ['object', '{"a": 1}'],
+  ])('has any %s if the bounds of the schema are null', (type, value) => {
+    const bounds = ['minimum', 'maximum', 'minLength', 'maxLength', 'minItems', 'maxItems', 'additionalProperties'];
+    const schema = { type, ...Object.fromEntries(bounds.map((keyword) => [keyword, null])) } as ArgumentSchema;
+    const tools = [defineTool(toolOf('f', { x: schema }))];
+    const body = call('f', `{"x": ${value}}`);
+    expect(accepts(body, 'hermes', new ByteAutomaton(toolCallGrammar(tools)))).toBe(true);
+    expect(parseHermes(`<tool_call>${body}`, tools)[0].error).toBeUndefined();
+  });
 
   test('texts are valid UTF-8', () => {
     const [before, after] = call('search', '{"query": "|"}')

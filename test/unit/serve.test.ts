@@ -589,6 +589,7 @@ describe('several replies, forced calls and JSON', () => {
       { properties: { a: { ...A, minLength: 2 }, b: { type: 'null' } }, required: ['a'] },
       [],
     ],
+    ['null', { type: 'integer', minimum: null, maximum: 3 }, { type: 'integer', maximum: 3 }, ['maximum']],
     ['no integer', { type: 'integer', minimum: 1.2, maximum: 1.8 }, { type: 'integer' }, ['minimum', 'maximum']],
   ])('keywords beside %s are in the grammar, or counted as hints', async (_, schema, expected, hints) => {
     const { ask, rollout } = await served();

@@ -35,7 +35,8 @@ export function value(schema: ArgumentSchema): Pattern {
   if (schema.type === 'null') return literal('null');
   if (schema.type === 'array') return array(schema.items ? value(schema.items) : anything(1), schema.minItems);
   if (schema.type !== 'object') return anything(FREE_LEVELS);
-  const { properties, additionalProperties = properties === undefined } = schema;
+  const { properties } = schema;
+  const additionalProperties = schema.additionalProperties ?? properties === undefined;
   return object({ ...schema, type: 'object', properties: properties ?? {}, additionalProperties });
 }
 
@@ -109,10 +110,10 @@ function integer(schema: ArgumentSchema): Pattern {
   return oneOf(...Array.from({ length: high - low + 1 }, (_, i) => literal(`${low + i}`)));
 }
 
-function whole({ minimum = -Infinity, maximum = Infinity }: ArgumentSchema): Pattern {
+function whole({ minimum, maximum }: ArgumentSchema): Pattern {
   const magnitude = oneOf(literal('0'), sequence(bytes([0x31, 0x39]), upTo(MAX_DIGITS - 1, digit)));
-  if (minimum >= 0) return magnitude;
-  return maximum < 0 ? sequence(literal('-'), magnitude) : sequence(optional(literal('-')), magnitude);
+  if ((minimum ?? -Infinity) >= 0) return magnitude;
+  return (maximum ?? Infinity) < 0 ? sequence(literal('-'), magnitude) : sequence(optional(literal('-')), magnitude);
 }
 
 const fraction = sequence(literal('.'), digit, upTo(MAX_DIGITS - 1, digit));
@@ -153,7 +154,7 @@ function characters(
   const leastOf = (pattern: Pattern) => sequence(...Array.from({ length: least }, () => pattern));
   // A string with a length limit cannot contain characters beyond U+FFFF, which count twice, nor "<", which would be allowed only together
   // with a harmless character after it.
-  if (maxLength !== undefined) {
+  if (typeof maxLength === 'number') {
     const plain = character(ASCII, false);
     return sequence(leastOf(plain), upTo(maxLength - least, plain));
   }

@@ -91,11 +91,11 @@ class SchemaReader {
       case 'null':
         return { type };
       case 'string':
-        this.#noteLengths(given);
+        this.#noteLengths({ ...number('minLength'), ...number('maxLength') });
         return { type, ...number('minLength'), ...(Number(given['maxLength']) <= MAX_LENGTH && number('maxLength')) };
       case 'integer':
       case 'number':
-        this.#noteBounds(given, type);
+        this.#noteBounds({ ...number('minimum'), ...number('maximum') }, type);
         return { type, ...number('minimum'), ...number('maximum') };
       case 'array':
         if (Number(given['minItems']) > 1) this.unenforced.add('minItems');
