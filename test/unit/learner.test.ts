@@ -1,12 +1,14 @@
 /** Tests the rows of a Learner: valid rows pass unchanged, errors name what is wrong, and calls keep their order. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { InputError } from '../../src/errors.ts';
+import { InputError, NotFiniteError } from '../../src/errors.ts';
 import { policyData } from '../../src/extensions/learner/rows.ts';
 import { lossSettings } from '../../src/extensions/learner/settings.ts';
 import { Turns } from '../../src/extensions/learner/turns.ts';
-import type { TrainRow } from '../../src/extensions/learner/index.ts';
+import { Learner, type TrainRow } from '../../src/extensions/learner/index.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { ScriptedEngine } from '../scriptedEngine.ts';
+import { tokenizer } from '../scriptedTurns.ts';
 
 const config = resolveTrainConfig({
   name: 'rows',
@@ -134,6 +136,19 @@ describe('rows', () => {
     expect(() => read([row])).toThrow('no row has a mask with a 1');
     expect(read([row, { ...row, mask: [0, 1] }]).tokens.masks.map((mask) => mask.length)).toEqual([0, 1]);
   });
+});
+
+test('weights that are not finite are not saved, and a state is loaded over them', async () => {
+  const engine = new ScriptedEngine({ tokenizer });
+  const learner = new Learner({ engine, config });
+  const start = await learner.saveState();
+  const broken = new Map(
+    [...start.weights].map(([name, { shape, data }]) => [name, { shape, data: data.map(() => NaN) }]),
+  );
+  await engine.model.importWeights(broken);
+  await expect(learner.saveState()).rejects.toThrow(NotFiniteError);
+  await learner.loadState(start);
+  expect(await learner.saveState()).toEqual(start);
 });
 
 test('calls that run alone wait for all earlier ones, and concurrent calls only for those that run alone', async () => {

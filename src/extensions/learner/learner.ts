@@ -1,7 +1,7 @@
 /** The Learner: the operations of which a user's own training loop consists. They run the same code as GrpoTrainer. */
 
 import { InputError } from '../../errors.ts';
-import type { ModelEngine } from '../../model/engine.ts';
+import type { ModelEngine, TensorMap } from '../../model/engine.ts';
 import { finiteWeights } from '../../grpo/checkpoint.ts';
 import { type ClientStepOptions, ClientTrainer, type TrainingClient, type TrajectoryOptions } from '../client/index.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
@@ -224,7 +224,7 @@ export class Learner {
         throw new InputError(
           'saveState: a gradient is accumulated, which a state cannot contain. Call optimStep or zeroGrad first.',
         );
-      return this.#export();
+      return this.#export(await finiteWeights(this.engine.model, this.#updates, this.config.actor.optim.lr));
     });
   }
 
@@ -235,7 +235,7 @@ export class Learner {
    */
   async loadState(state: Checkpoint): Promise<void> {
     return this.#turns.alone(async () => {
-      const before = await this.#export();
+      const before = await this.#export(await this.engine.model.exportWeights());
       await this.#import(state).catch(async (error: unknown) => {
         await this.#import(before);
         throw error;
@@ -243,18 +243,16 @@ export class Learner {
     });
   }
 
-  async #export(): Promise<Checkpoint> {
-    const { model } = this.engine;
-    const [step, { lr }] = [this.#updates, this.config.actor.optim];
+  async #export(weights: TensorMap): Promise<Checkpoint> {
     return {
       state: {
-        step,
+        step: this.#updates,
         problems: 0,
-        updates: step,
+        updates: this.#updates,
         parts: { learner: { draws: this.#draws }, ...(await this.#stateOfClients()) },
       },
-      weights: await finiteWeights(model, step, lr),
-      optimizer: await model.exportOptimizer(),
+      weights,
+      optimizer: await this.engine.model.exportOptimizer(),
     };
   }
 
