@@ -61,7 +61,7 @@ export const algorithm = part({
   filterGroups: v.optional(
     part({
       enable: flag(undefined, {
-        why: 'Replace groups whose samples all have the same score (DAPO). The default comes from algorithm.name.',
+        why: 'Replace groups whose samples all have the same value of metric (DAPO). The default comes from algorithm.name.',
         verl: '=',
       }),
       metric: choice('acc', ['acc', 'score'], {
