@@ -77,9 +77,7 @@ const statusLine = ({ groups, tokens, tokensPerS, version }: Status): string =>
 /** Replaces characters that are not allowed in the name of a room's worker. */
 const nameFor = (name: string): string => name.replace(/[^\w .:@-]/g, '_').slice(0, 64) || 'worker';
 
-/**
- * Creates an engine that only generates. Throws InputError if the room's config names files or programs that would be used on this machine.
- */
+/** Creates an engine that only generates. Throws InputError if `checkRoomTask` refuses the room's task. */
 async function openFor(room: OpenedRoom, module: string | undefined): Promise<RoomEngine> {
   const config = configOfRoom(room, say);
   const task = await openTask(taskFor(config.task, module), config.reward);

@@ -21,15 +21,19 @@ interface RoomModel {
 export const configOfRoom = ({ config }: OpenedRoom, note: (text: string) => void = () => {}): TrainConfig =>
   parseTrainConfig(JSON.stringify(config), { source: "the room's config", overrides: [], note });
 
-/** Throws InputError if the room's task names files or programs that would be read or started on this worker's machine. */
-export function checkRoomTask(task: TrainConfig['task']): void {
-  const refused = (['path', 'valPath', 'mcpServers'] as const).find((key) => {
-    const value = task[key];
-    return value !== undefined && (typeof value !== 'object' || Object.keys(value).length > 0);
-  });
+/**
+ * Throws InputError if the room's task names files, programs or addresses that this worker's machine would open. A task module is the
+ * worker's own copy, so its options are left to it.
+ */
+export function checkRoomTask({ path, valPath, mcpServers, module, options }: TrainConfig['task']): void {
+  const ofShipped = { 'options.module': options['module'], 'options.searchUrl': options['searchUrl'] };
+  const named = { path, valPath, mcpServers, ...(module === undefined && ofShipped) };
+  const refused = Object.entries(named).find(
+    ([, value]) => value !== undefined && (typeof value !== 'object' || Object.keys(value).length > 0),
+  );
   if (refused)
     throw new InputError(
-      `The room's config has task.${refused}, which names files or programs of this machine. The room is not joined.`,
+      `The room's config has task.${refused[0]}, which names files, programs or addresses that this machine would open. The room is not joined.`,
     );
 }
 
