@@ -1,19 +1,24 @@
 import { describe, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { randomKey } from '../../src/grpo/generate/samples.ts';
+import { uidOfGroup } from '../../src/grpo/pipeline/types.ts';
+import type { TrainerEngine } from '../../src/grpo/types.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
+import { roomEngine } from '../../src/extensions/rooms/roomEngine.ts';
 import { checkDraws } from '../../src/extensions/rooms/verification/draws.ts';
 import { checkVerifiable } from '../../src/extensions/rooms/verification/rules.ts';
 import type { SampleClaim } from '../../src/extensions/rooms/verification/types.ts';
+import { VerifiedSamples } from '../../src/extensions/rooms/verification/verifiedSamples.ts';
 import { SampleVerifier, type VerifierOptions } from '../../src/extensions/rooms/verification/verifier.ts';
+import { writeSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import type { PackedBatch } from '../../src/model/engine.ts';
 import { uniformAt } from '../../src/model/random.ts';
 import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
 import type { Task } from '../../src/tasks/task.ts';
 import { uniformOf } from '../gpu/sampleReference.ts';
-import { problem, samplesOf, tokenizer } from '../scriptedTurns.ts';
-import { containing } from '../stub.ts';
+import { problem, samplesOf, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
+import { containing, stub } from '../stub.ts';
 
 const configOf = (rollout: object = {}, more: object = {}) =>
   resolveTrainConfig({
@@ -369,4 +374,39 @@ describe('verifier', () => {
     const verdict = await verifierOf().verifier.verify({ ...sample, problem: { ...problem, answer: '9' } }, claimOf(0));
     expect(verdict).toMatchObject({ accepted: true, sample: { problem, messages: sample.messages } });
   });
+});
+
+test('reward.weights counts once for the worker and for the controller', async () => {
+  const config = configOf({}, { reward: { weights: { answered: 0.5 } } });
+  const model = {
+    config: { vocabSize: 512 },
+    importWeights: () => Promise.resolve(),
+    drawBounds: async (batch: PackedBatch) => {
+      const bounds = await yes().drawBounds(batch);
+      return { ...bounds, logProbs: bounds.logProbs.map((_, t) => -1 - t) };
+    },
+  };
+  const task = gsm8kToolTask();
+  const engine = stub<Pick<TrainerEngine, 'rollout' | 'tokenizer' | 'model'>>({
+    rollout: new ScriptedTurns(['#### 1']),
+    tokenizer,
+    model,
+  });
+  const verified = new VerifiedSamples({
+    ...{ config, task, tokenizer, model: stub(model), keep: 1 },
+    fileOf: () => Promise.resolve(writeSafetensors(new Map())),
+  });
+  const group = { number: 0, problem, step: STEP };
+  const prompt = { ...group, uid: uidOfGroup(group), ticket: 't', n: 1, weights: { version: 0, digest: '' } };
+  const scores: unknown[] = [];
+  await roomEngine({ config, engine, task }, { adapter: 'none', destroy: () => {} }).generate(
+    prompt,
+    'w',
+    async (record) => {
+      const checked = await verified.check(record, 'w', group, 0, false);
+      scores.push(record.columns['reward'], typeof checked === 'object' ? checked.columns['reward'] : checked);
+    },
+    new AbortController().signal,
+  );
+  expect(scores).toEqual([0.5, 0.5]);
 });

@@ -6,14 +6,16 @@ import { startGroups } from '../../grpo/generate/samples.ts';
 import { recordsOf } from '../pipelines/index.ts';
 import type { TrainerEngine } from '../../grpo/types.ts';
 import { readSafetensors } from '../../model/checkpoint/safetensors.ts';
+import { withRewardWeights } from '../../tasks/rewards/combine.ts';
 import type { RoomEngine } from './joinRoom.ts';
 
-/** Wraps an existing engine as a RoomEngine. `destroy` must destroy that engine. */
+/** Wraps an existing engine as a RoomEngine, which applies reward.weights to the task. `destroy` must destroy that engine. */
 export function roomEngine(
-  { config, engine, task }: GenerationContext & { engine: Pick<TrainerEngine, 'rollout' | 'tokenizer' | 'model'> },
+  { config, engine, task: own }: GenerationContext & { engine: Pick<TrainerEngine, 'rollout' | 'tokenizer' | 'model'> },
   { adapter, destroy }: Pick<RoomEngine, 'adapter' | 'destroy'>,
 ): RoomEngine {
   const { rollout, model } = engine;
+  const task = withRewardWeights(own, config.reward.weights);
   return {
     adapter,
     destroy,

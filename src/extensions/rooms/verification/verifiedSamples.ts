@@ -14,11 +14,13 @@ import { SampleVerifier } from './verifier.ts';
 import { readSafetensors } from '../../../model/checkpoint/safetensors.ts';
 import type { ModelEngine } from '../../../model/engine.ts';
 import type { ChatTokenizer } from '../../../model/tokenizer/chat.ts';
+import { withRewardWeights } from '../../../tasks/rewards/combine.ts';
 import type { Task } from '../../../tasks/task.ts';
 import type { CheckSample } from '../natsRollouter.ts';
 
 export interface VerifiedSamplesOptions {
   config: TrainConfig;
+  /** Task without reward.weights, which are applied to it. */
   task: Task;
   tokenizer: ChatTokenizer;
   /** Model that is used only for the verification. */
@@ -44,7 +46,8 @@ export class VerifiedSamples {
 
   /** Throws InputError for a config whose samples could not be verified. */
   constructor(options: VerifiedSamplesOptions) {
-    const { config, task, tokenizer, model } = options;
+    const { config, tokenizer, model } = options;
+    const task = withRewardWeights(options.task, config.reward.weights);
     this.#options = options;
     this.#verifier = new SampleVerifier({
       ...{ config, task, tokenizer, vocabSize: model.config.vocabSize },
