@@ -1,5 +1,5 @@
 /** Tests that the first group, generated before a run, equals the first group of step 1, and does not affect the run. */
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { firstGroup, timedStep } from '../../src/extensions/checks/firstGroup.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
@@ -62,4 +62,20 @@ test('the first group has the tokens of step 1 and does not change two steps, al
     expect(drawn.every((sample) => sample.group === group && sample.problem.id === `${group}`)).toBe(true);
   }
   expect(without.lines[0]['actor/grad_norm']).toBeGreaterThan(0);
+});
+
+test('the estimate of an update repeats the gradient, not the log-probs, per mini-batch and epoch', async () => {
+  const engine = scriptedEngine();
+  let now = 0;
+  const clock = vi.spyOn(performance, 'now').mockImplementation(() => now);
+  onTestFinished(() => clock.mockRestore());
+  const { logProbs, forwardBackward } = engine.model;
+  engine.model.logProbs = (...args) => ((now += 10), logProbs.apply(engine.model, args));
+  engine.model.forwardBackward = (...args) => ((now += 90), forwardBackward.apply(engine.model, args)); // and its log-probs: 100
+  const rolloutCorrection = { ...config.algorithm.rolloutCorrection, bypassMode: false }; // with a pass for old log-probs
+  const algorithm = { ...config.algorithm, rolloutCorrection };
+  const actor = { ...config.actor, ppoMiniBatchSize: 1, ppoEpochs: 3 };
+  const { signal } = new AbortController();
+  const timed = await timedStep({ config: { ...config, algorithm, actor }, engine, task }, { problems: 2, signal });
+  expect(timed).toEqual({ generationS: 0, updateS: (10 + 100 * 2 * 3) / 1000 });
 });

@@ -43,9 +43,10 @@ interface TimedStep {
 }
 
 /**
- * Times the generation and the update of a step with `count` prompts, and returns both in seconds. Only the first mini-batch is timed; the
- * others are assumed to take as long. The gradients are cleared and the optimizer does not run, so a run is not affected. Undefined if
- * reward models score the samples, or if `signal` aborts (checked between samples and after a mini-batch).
+ * Times the generation and the update of a step with `count` prompts, and returns both in seconds. Only the gradient of the first
+ * mini-batch is timed; those of the other mini-batches and epochs are assumed to take as long. The gradients are cleared and the optimizer
+ * does not run, so a run is not affected. Undefined if reward models score the samples, or if `signal` aborts (checked between samples and
+ * after a mini-batch).
  */
 export async function timedStep(
   { config, engine, task }: GenerationContext & { engine: TrainerEngine },
@@ -55,11 +56,15 @@ export async function timedStep(
   const problems = await new ProblemQueue(task, config, engine.tokenizer).take(count);
   const generation = { config, engine, task: withRewardWeights(task, config.reward.weights) };
   const updater = new PolicyUpdater(config, engine);
-  const gradients = async (samples: Sample[]) => {
+  /** Returns the milliseconds of the log-prob passes over all samples, and of the first mini-batch's gradient. */
+  const update = async (samples: Sample[]) => {
+    const start = performance.now();
     const refLogProbs = await updater.refLogProbs(samples);
     const bypass = correctionSettings(config).bypassMode;
     const oldLogProbs = bypass ? undefined : await updater.oldLogProbs(samples);
+    const scored = performance.now();
     if (!signal.aborted) await updater.gradients(samples, rowTokens(config, samples, { refLogProbs, oldLogProbs }), 1);
+    return { logProbsMs: scored - start, gradientMs: performance.now() - scored };
   };
   try {
     const start = performance.now();
@@ -67,14 +72,13 @@ export async function timedStep(
     const { samples } = await generateSamples(problems, options);
     const generated = performance.now();
     if (signal.aborted) return undefined;
-    await gradients(samples.slice(0, config.rollout.n)); // not timed: the first pass compiles kernels
+    await update(samples.slice(0, config.rollout.n)); // not timed: the first pass compiles kernels
     if (signal.aborted) return undefined;
-    const compiled = performance.now();
-    await gradients(samples);
+    const { logProbsMs, gradientMs } = await update(samples);
     if (signal.aborted) return undefined;
-    const miniBatches = Math.max(1, count / config.actor.ppoMiniBatchSize);
-    const updateS = ((performance.now() - compiled) * miniBatches) / 1000;
-    return { generationS: (generated - start) / 1000, updateS };
+    const { ppoMiniBatchSize, ppoEpochs } = config.actor;
+    const updates = Math.max(1, count / ppoMiniBatchSize) * ppoEpochs;
+    return { generationS: (generated - start) / 1000, updateS: (logProbsMs + gradientMs * updates) / 1000 };
   } finally {
     await engine.model.zeroGrad();
     await engine.rollout.resetCache(0);
