@@ -26,6 +26,7 @@ const saving = defineTool({
   name: 'saving',
   description: '',
   parameters,
+  maxResponseLength: 7, // truncates the output
   create: () => ({ n: 0 }),
   execute: (_, { state }) => {
     calls.push('saving');

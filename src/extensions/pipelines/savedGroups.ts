@@ -14,6 +14,7 @@ import {
   TURN_FIELDS,
   TURN_REQUIRED,
 } from '../../rollout/tokenLog.ts';
+import type { ToolResult } from '../../rollout/tools/run.ts';
 import type { Problem, Reward } from '../../tasks/task.ts';
 import type { SavedGroup } from '../../grpo/pipeline/types.ts';
 import { decodeArrays, encodeArrays, withMissing } from './sampleCodec.ts';
@@ -91,11 +92,12 @@ function groupsSchema(vocabSize: number) {
   const generation = v.intersect([drawn, end]);
   const result = v.object({
     text: v.string(),
+    truncated: v.exactOptional(v.literal(true)),
     failed: v.boolean(),
     failure: v.exactOptional(v.picklist(['parse_error', 'tool_failure'])),
     reward: v.exactOptional(v.pipe(v.number(), v.finite())),
     done: v.exactOptional(v.boolean()),
-  });
+  } satisfies Record<keyof ToolResult, v.GenericSchema>);
   const tools = v.object({ rewards: v.record(v.string(), v.number()), errors: whole });
   const sample = v.object({
     received: v.array(
