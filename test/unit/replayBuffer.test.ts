@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { UserCodeError } from '../../src/errors.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { ReplayBuffer, ReplayedGroups } from '../../src/extensions/pipelines/replayBuffer.ts';
 import type { GeneratedStep } from '../../src/grpo/generate/samples.ts';
@@ -10,8 +11,10 @@ import { ENDED } from '../samples.ts';
 const sample = (group: number, score: number, step = 0): Sample => ({
   problem: { id: `${step}.${group}`, messages: [{ role: 'user', content: 'Ü?' }], answer: '7' },
   group,
+  prompt: [{ role: 'user', content: 'Ü? Seen.' }],
   messages: [{ role: 'assistant', content: 'so' }],
   reward: { score, acc: score, extra: { length: NaN } },
+  ...(Number.isNaN(score) && { fault: new UserCodeError('reward threw', 'no') }),
   trajectory: {
     promptIds: Uint32Array.of(1, 70_000),
     responseIds: Uint32Array.of(group, 9, step),

@@ -3,6 +3,7 @@
  * sample's events are omitted.
  */
 
+import { UserCodeError } from '../../errors.ts';
 import { TOKEN_FIELD_NAMES, TOKEN_FIELDS, type TokenArrays, type TokenFieldName } from '../../rollout/tokenLog.ts';
 import { countsOf, type Trajectory } from '../../rollout/types.ts';
 import type { Reward } from '../../tasks/task.ts';
@@ -10,8 +11,9 @@ import type { Sample } from '../../grpo/update/batch.ts';
 
 type Texts = { [N in TokenFieldName]?: string };
 
-interface EncodedSample extends Omit<Sample, 'trajectory' | 'events' | 'advantage'> {
+interface EncodedSample extends Omit<Sample, 'trajectory' | 'fault' | 'events' | 'advantage'> {
   trajectory: Omit<Trajectory, TokenFieldName> & Texts;
+  fault?: Pick<UserCodeError, 'kind' | 'message'>;
 }
 
 /** Returns the per-token arrays of a turn or a sample as base64, without its other fields. */
@@ -39,16 +41,17 @@ function arrayOf(name: TokenFieldName, text: string): unknown {
   }
 }
 
-/** Returns a sample as plain JSON, without its events. */
-export function encodeSample({ problem, group, messages, reward, trajectory, toolRewards }: Sample): EncodedSample {
+/** Returns a sample as plain JSON, without its events and its advantage. */
+export function encodeSample({ trajectory, fault, events: _, advantage: __, ...sample }: Sample): EncodedSample {
   const encoded = { ...countsOf(trajectory), ...encodeArrays(trajectory) };
-  return { problem, group, messages, reward, ...(toolRewards && { toolRewards }), trajectory: encoded };
+  return { ...sample, ...(fault && { fault: { kind: fault.kind, message: fault.message } }), trajectory: encoded };
 }
 
 /** Restores what `encodeSample` returned. */
-export const decodeSample = ({ trajectory, reward, ...sample }: EncodedSample): Sample => ({
+export const decodeSample = ({ trajectory, fault, ...sample }: EncodedSample): Sample => ({
   ...sample,
-  reward: withMissing(reward),
+  reward: withMissing(sample.reward),
+  ...(fault && { fault: new UserCodeError(fault.kind, fault.message) }),
   trajectory: { ...trajectory, ...decodeArrays(trajectory) } as Trajectory,
 });
 
