@@ -57,6 +57,8 @@ export type Phase = 'generate' | 'tools' | 'reward' | 'log-probs' | 'update' | '
 export interface StepInputs {
   tokens: StepTokens;
   extras: StepExtras;
+  /** True if each mini-batch is averaged over its own number of samples, because the caller chooses the size of a step. */
+  isOwnSize?: true;
   /**
    * Returns the update's ratio, clip and gradient of each token, computed from values that the update has already read
    * back. The values stay in memory as long as this function does. Only with the trainer's `inspect`.

@@ -91,10 +91,13 @@ const inputsOf = (drawn: readonly Sample[]) => {
     },
     { requiredKeys: [] },
   );
-  return fc.record({ advantages: fc.oneof(perToken, perSample), extras }).map(({ advantages, extras: all }) => ({
-    advantages,
-    inputs: stub<StepInputs>({ tokens: { advantages }, extras: all }),
-  }));
+  const isOwnSize = fc.constantFrom({}, { isOwnSize: true as const });
+  return fc
+    .record({ advantages: fc.oneof(perToken, perSample), extras, isOwnSize })
+    .map(({ advantages, extras: all, isOwnSize: size }) => ({
+      advantages,
+      inputs: stub<StepInputs>({ tokens: { advantages }, extras: all, ...size }),
+    }));
 };
 const step = samples.chain((drawn) =>
   inputsOf(stub<Sample[]>(drawn)).map((inputs) => ({ samples: stub<Sample[]>(drawn), ...inputs })),
@@ -111,6 +114,7 @@ test('a kept step is read back bit for bit', async () => {
       expect(rest).toEqual({
         ...NAME,
         advantages: singles(advantages),
+        ...(inputs.isOwnSize && { isOwnSize: true }),
         extras: {
           ...(klCoef !== undefined && { klCoef }),
           ...(baselines && { baselines }),

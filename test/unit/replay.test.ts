@@ -12,10 +12,14 @@ import { weightsFor } from '../../src/cli/replay/engine.ts';
 import { InputError } from '../../src/errors.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
+import { StepTimer } from '../../src/grpo/stepMetrics.ts';
+import { PolicyStep } from '../../src/grpo/update/policyStep.ts';
 import { stepTokens } from '../../src/grpo/update/stepTokens.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
-import { forget, keepStep, keptSteps } from '../../src/extensions/replay/keptRollouts.ts';
+import { compareLosses } from '../../src/extensions/replay/compareLosses.ts';
+import { forget, keepStep, keptSteps, readKept } from '../../src/extensions/replay/keptRollouts.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
+import { scriptedEngine } from '../scriptedRuns.ts';
 
 let [root, path]: string[] = [];
 let folder: RunFolder;
@@ -148,6 +152,23 @@ test.each([
   await keep(1, configOf({}, { timeoutS: 0.05 }));
   writeFileSync(folder.file('config.yaml'), stringify(configOf({}, { timeoutS: 0.05 })));
   expect(await refusal('--reward', moduleOf(code))).toMatch(message);
+});
+
+test('a step whose caller chose its size is averaged over its own samples, as it was trained', async () => {
+  const config = resolveTrainConfig({
+    ...configOf(),
+    actor: { ppoMiniBatchSize: 16, lossAggMode: 'seq-mean-token-sum' },
+  });
+  const noWaits = { baselines: () => Promise.resolve([]), pause: () => Promise.resolve(), whileUpdating: () => {} };
+  const policy = new PolicyStep({ engine: scriptedEngine(), isOwnSize: true, ...noWaits }, config);
+  const samples = samplesOf([1, 0]);
+  const timer = new StepTimer(() => {});
+  const inputs = await policy.inputs(samples, 1, timer);
+  const { metrics } = await policy.update(samples, inputs, 1, timer);
+  await keepStep(folder, config, 1, samples, inputs);
+  const step = await readKept(folder, 1);
+  const { losses } = await compareLosses(step, [{ name: 'run', config }], scriptedEngine());
+  expect(losses[0].metrics['actor/grad_norm']).toBe(metrics['actor/grad_norm']);
 });
 
 test('a missing, damaged, truncated or renamed step ends in one error that says what to do', async () => {

@@ -85,7 +85,7 @@ async function replayed(step: KeptStep, { name, config: given }: NamedConfig, ow
   const { actor } = given;
   const ppoMiniBatchSize = Math.max(actor.ppoMiniBatchSize, groups);
   const config = { ...given, actor: { ...actor, ppoMiniBatchSize, ppoEpochs: 1 } };
-  const updater = new PolicyUpdater(config, engine);
+  const updater = new PolicyUpdater(config, engine, undefined, step.isOwnSize);
   const samples = [...step.samples];
   const tokens = await saying(name, async () => rowTokens(config, samples, await extrasOf(step, config, own, updater)));
   const update = await updater.gradients(samples, tokens, step.step);

@@ -30,7 +30,7 @@ interface StepName {
 }
 
 /** A stored step: its samples with rewards, and the other inputs of the update. */
-export interface KeptStep extends StepName {
+export interface KeptStep extends StepName, Pick<StepInputs, 'isOwnSize'> {
   samples: Sample[];
   /** Advantages per token that the update used: one float32 array per sample, as long as the sample's response. */
   advantages: Float32Array[];
@@ -54,7 +54,7 @@ interface ToldSample {
   fault?: { kind: string; message: string };
 }
 
-interface Told {
+interface Told extends Pick<StepInputs, 'isOwnSize'> {
   problems: Problem[];
   samples: ToldSample[];
   extras: Pick<StepExtras, 'klCoef' | 'roleBaselines'> & { baselines?: (number | null)[] };
@@ -64,7 +64,7 @@ interface Told {
 export async function encodeStep(
   { step, run, config }: StepName,
   samples: readonly Sample[],
-  { tokens, extras }: StepInputs,
+  { tokens, extras, isOwnSize }: StepInputs,
 ): Promise<Uint8Array<ArrayBuffer>> {
   const problems = [...new Set(samples.map(({ problem }) => problem))];
   const trajectories = samples.map(({ trajectory }) => trajectory);
@@ -100,10 +100,8 @@ export async function encodeStep(
   }
   if (extras.oldLogProbs) columns.set('old_log_probs', concat(Float32Array, extras.oldLogProbs));
   if (extras.refLogProbs) columns.set('ref_log_prob', concat(Float32Array, extras.refLogProbs));
-  columns.set(
-    'json',
-    new TextEncoder().encode(jsonOf({ problems, samples: samples.map(told), extras: toldExtras(extras) })),
-  );
+  const all = { problems, samples: samples.map(told), extras: toldExtras(extras), ...(isOwnSize && { isOwnSize }) };
+  columns.set('json', new TextEncoder().encode(jsonOf(all)));
   const metadata = { format: FORMAT, version: String(VERSION), step: String(step), run, config };
   return writeColumns(columns, metadata);
 }
@@ -172,6 +170,7 @@ function stepOf(columns: Columns, metadata: Record<string, string>): KeptStep {
   if (!/^\d+$/.test(step)) throw new Error(`its step is "${step}"`);
   return {
     ...{ step: Number(step), run, config, samples },
+    ...(told.isOwnSize && { isOwnSize: true }),
     advantages: valuesOf(columns, 'advantages', masks, offsets) as Float32Array[],
     extras: {
       ...extras,

@@ -72,7 +72,8 @@ export class PolicyStep {
     const baselines = remax ? await baselinesOf(samples, step) : undefined;
     const { klCoef, roleBaselines } = this.state;
     const extras = { refLogProbs, oldLogProbs, baselines, klCoef, roleBaselines, advantage };
-    return { tokens: rowTokens(this.#config, samples, extras), extras };
+    const ownSize = this.#options.isOwnSize && { isOwnSize: true as const };
+    return { tokens: rowTokens(this.#config, samples, extras), extras, ...ownSize };
   }
 
   /** Updates the policy, unless an input contains a number that is not finite. */
