@@ -18,6 +18,8 @@ import { stepTokens } from '../../src/grpo/update/stepTokens.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { compareLosses } from '../../src/extensions/replay/compareLosses.ts';
 import { forget, keepStep, keptSteps, readKept } from '../../src/extensions/replay/keptRollouts.ts';
+import { rescore } from '../../src/extensions/replay/rescore.ts';
+import type { Task } from '../../src/tasks/task.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
 import { scriptedEngine } from '../scriptedRuns.ts';
 
@@ -122,6 +124,19 @@ test('an inverted reward changes the best sample of each group and every sign', 
     { step: 1, samples: 4, oldScore: 0.5, newScore: 0.5, correlation: -1, bestChanged: 1, signFlips: 1 },
   ]);
   expect(readFileSync(join(root, 'other.html'), 'utf8')).toContain('"kind":"replay"');
+});
+
+test.each([
+  ['remax', { baselines: [0.5, 0.5, 0.5, 0.5] }, NaN],
+  ['rae', { roleBaselines: { policy: 0.5 } }, NaN],
+  ['rae', {}, 0.75],
+] as const)('sign flips of %s with the baselines %j: %d', async (name, extras, signFlips) => {
+  const config = resolveTrainConfig({ ...configOf(), algorithm: { name } });
+  const samples = samplesOf([1, 0, 1, 0]);
+  const advantages = stepTokens(config, samples, extras).advantages.map((values) => Float32Array.from(values));
+  const step = { step: 1, run: 'run', config: '', samples, advantages, extras };
+  const reward: Task['reward'] = ({ response }) => ({ score: response === '#### 4' ? 0 : 1, acc: 0 });
+  expect(await rescore(step, config, reward)).toMatchObject({ correlation: -1, bestChanged: 1, signFlips });
 });
 
 test.each([

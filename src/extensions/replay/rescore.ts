@@ -21,7 +21,7 @@ export interface RescoredStep {
   correlation: number;
   /** Share of the groups whose best sample changes: no sample has the highest score by both rewards. */
   bestChanged: number;
-  /** Share of the samples whose advantage changes its sign. */
+  /** Share of the samples whose advantage changes its sign; NaN if the estimator compares with stored scores by the old reward. */
   signFlips: number;
 }
 
@@ -49,6 +49,7 @@ export async function rescore(step: KeptStep, config: TrainConfig, reward: Task[
     return [{ group, old, now, flips: before * advantages[s] < 0 }];
   });
   const groups = byGroup(both);
+  const { baselines, roleBaselines } = step.extras; // of remax and rae: scores by the old reward
   const [old, now] = [both.map((sample) => sample.old), both.map((sample) => sample.now)];
   return {
     step: step.step,
@@ -57,7 +58,7 @@ export async function rescore(step: KeptStep, config: TrainConfig, reward: Task[
     newScore: mean(now),
     correlation: correlation(old, now),
     bestChanged: mean(groups.map((group) => (sharesBest(group) ? 0 : 1))),
-    signFlips: mean(both.map(({ flips }) => (flips ? 1 : 0))),
+    signFlips: baselines || roleBaselines ? NaN : mean(both.map(({ flips }) => (flips ? 1 : 0))),
   };
 }
 
