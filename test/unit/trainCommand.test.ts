@@ -220,7 +220,7 @@ test.each<[heldOut: string, reward: string, line: RegExp, status: number]>([
   [
     '[of(8), of(0)]',
     '({ score: 1, acc: 1 })',
-    /^1 of 2 held-out problems .* too, e\.g\. "0": pass@1 is too high\.$/m,
+    /^At least 1 of 2 held-out problems .* too, e\.g\. "0": pass@1 is too high\.$/m,
     0,
   ],
   ['[of(8)]', '1', /^The reward of problem "8" is 1\. Return \{ score, acc \}, or a promise of it\.$/m, 2],

@@ -2,8 +2,8 @@
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { agentLimits } from '../../grpo/generate/options.ts';
-import { checkTemplate, heldOutNotes } from '../../extensions/checks/index.ts';
-import { checkedProblems, limitedTask, promptFits } from '../../grpo/generate/trainingSet.ts';
+import { checkedCount, checkTemplate, heldOutNotes } from '../../extensions/checks/index.ts';
+import { checkedProblems, promptFits } from '../../grpo/generate/trainingSet.ts';
 import { isTree } from '../../grpo/config/tree.ts';
 import { isGgufModel } from '../../model/checkpoint/address.ts';
 import type { Adapter } from '../../model/lora/adapter.ts';
@@ -167,20 +167,12 @@ export function checkTokenizer(model: LoadedModel, path: string): LoadedModel {
 }
 
 /**
- * Number of problems whose prompts are checked before a run, for a task that generates problems without end. A prompt of a later problem
- * that is too long still ends the run, with the same message.
- */
-const CHECKED_PROBLEMS = 2048;
-
-/**
  * Throws InputError for a prompt that is too long, before a run folder is created instead of in some later step. With
  * data.filterOverlongPrompts, prints how many prompts are skipped.
  */
 async function checkPrompts(model: LoadedModel, task: Task, config: TrainConfig): Promise<void> {
-  const { data, trainer, rollout } = config;
-  const { trainSize = CHECKED_PROBLEMS } = limitedTask(task, config);
-  const drawn = Math.min(data.trainBatchSize * trainer.totalTrainingSteps, trainSize);
-  const { heldOut, training } = await checkedProblems(task, config, drawn);
+  const { data, rollout } = config;
+  const { heldOut, training } = await checkedProblems(task, config, checkedCount(task, config));
   const tokenizer = modelTokenizer(model, data.chatTemplateKwargs);
   const limits = agentLimits(config);
   const problemsOf = { training, heldOut };

@@ -72,17 +72,30 @@ export function heldOutNotes({ name, environments }: Task, { training, heldOut }
   const trained = new Set(training.map(textOf));
   const [known, ...more] = heldOut.filter((problem) => trained.has(textOf(problem)));
   if (!known) return [];
-  const count = `${more.length + 1} of ${heldOut.length} held-out problems`;
+  const count = `At least ${more.length + 1} of ${heldOut.length} held-out problems`; // later draws of the run can add more
   return [`${count} are training problems too, e.g. "${known.id}": pass@1 is too high.`];
 }
 
+/** Number of problems that are checked before a run, for a task that generates problems without end. */
+const CHECKED_PROBLEMS = 2048;
+
 /**
- * Same check as `checkTemplate`, for the problems of step 1 and the held-out problems, with `heldOutNotes`. Also throws UserCodeError for an invalid problem.
+ * Returns the number of training problems that are checked before a run: those that it draws, at most `CHECKED_PROBLEMS` of a task without
+ * end. If the prompt of a later problem is too long, it still ends the run, with the same message.
+ */
+export function checkedCount(task: Task, config: TrainConfig): number {
+  const { trainSize = CHECKED_PROBLEMS } = limitedTask(task, config);
+  return Math.min(config.data.trainBatchSize * config.trainer.totalTrainingSteps, trainSize);
+}
+
+/**
+ * Same check as `checkTemplate`, for the first training problems of a run (`checkedCount`) and the held-out problems, with `heldOutNotes`.
+ * Also throws UserCodeError for an invalid problem.
  */
 export async function checkFirstPrompts(run: Omit<CheckedRun, 'task'> & { task: Task }): Promise<string[]> {
   const { config, task } = run;
-  const { train, trainSize = Infinity } = limitedTask(task, config);
-  const first = Array.from({ length: Math.min(config.data.trainBatchSize, trainSize) }, async (_, i) =>
+  const { train } = limitedTask(task, config);
+  const first = Array.from({ length: checkedCount(task, config) }, async (_, i) =>
     givenProblem(`Training problem ${i} of task "${task.name}"`, () => train(i, config.seed)),
   );
   const problems = { training: await Promise.all(first), heldOut: await task.heldOut(config.data.valMaxSamples) };

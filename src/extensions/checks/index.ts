@@ -4,4 +4,11 @@
  */
 
 export { firstGroup, timedStep } from './firstGroup.ts';
-export { checkFirstPrompts, checkTemplate, heldOutNotes, promptLosses, requestLosses } from './firstProblems.ts';
+export {
+  checkedCount,
+  checkFirstPrompts,
+  checkTemplate,
+  heldOutNotes,
+  promptLosses,
+  requestLosses,
+} from './firstProblems.ts';
