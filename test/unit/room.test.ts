@@ -111,6 +111,23 @@ describe.runIf(hasNatsServer())('a room', () => {
       expect(named('a')!.accepted + named('b')!.accepted).toBe(48);
     });
 
+    test('a worker counts the tokens that it sampled, without those of tools', async () => {
+      await open(fresh());
+      const mask = Uint8Array.of(1, 1, 0, 0, 0, 0, 0, 1);
+      let isDone = false;
+      const worker = join({
+        async generate({ uid }, _, put) {
+          const { columns, ...record } = madeUp(uid, 0);
+          await put({ ...record, columns: { ...columns, mask } });
+          isDone = true;
+        },
+      });
+      await controller.rollouter.start([groupOf(0)]);
+      await until(() => isDone).toBe(true);
+      worker.leave();
+      expect(await worker.ended).toMatchObject({ tokens: 3 });
+    });
+
     test('a group starts with the weights that were published before it', async () => {
       const saved = fresh();
       await open(saved);

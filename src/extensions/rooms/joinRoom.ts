@@ -284,8 +284,8 @@ class RoomWorker {
     // them suppress this message.
     const msgID = signatureOf(bytes);
     await untilDone(() => this.#parts.js.publish(subject, bytes, { msgID }), signal);
-    const { response } = record.columns;
-    this.#tokens += response instanceof Uint32Array ? response.length : 0;
+    const { mask } = record.columns; // 1 = sampled; tool output is 0
+    this.#tokens += mask instanceof Uint8Array ? mask.reduce((sum, m) => sum + m, 0) : 0;
   }
 
   #notice(data: Uint8Array): void {
