@@ -263,6 +263,10 @@ test.each([
   [['verify', 'losses', 'x.json', '--kernels', folder], '--kernels has no effect on losses.'],
   [['room', CONFIG, '--trust-workers', '--second-share', '0.1'], '--second-share has no effect with --trust-workers.'],
   [['room', CONFIG, '--worker', 'c:d'], '--worker has no effect without --nats.'],
+  [
+    ['room', CONFIG, 'task.path=x.jsonl'],
+    'task.path names files, programs or addresses, which workers of a room do not open.',
+  ],
   [['room', CONFIG, ...NATS, '--host', '0.0.0.0'], '--host has no effect with --nats, whose server runs already.'],
   [
     ['compare', CONFIG, 'seed=7'],

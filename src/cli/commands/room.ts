@@ -17,6 +17,7 @@ import {
   groupsAtOnce,
   nameOf,
   NatsRollouter,
+  openedKey,
   readableAlone,
   readObject,
   RoomHost,
@@ -303,14 +304,17 @@ function expectVerifiable(config: TrainConfig): void {
   }
 }
 
-/** Throws InputError for reward models and MCP servers, which workers cannot use. */
+/** Throws InputError for reward models, and for tasks that no worker would join. */
 function checkConfig({ reward, task }: TrainConfig): void {
   if (hasRewardModels(reward))
     throw new InputError(
       'Workers of a room score samples with the reward of the task. Leave out reward.judge, reward.model and reward.rubric.',
     );
-  if (task.mcpServers !== undefined && Object.keys(task.mcpServers).length > 0)
-    throw new InputError('Workers of a room cannot start MCP servers. Leave out task.mcpServers.');
+  const opened = openedKey(task);
+  if (opened !== undefined)
+    throw new InputError(
+      `task.${opened} names files, programs or addresses, which workers of a room do not open. Leave it out, or set task.module, of which each worker has a copy.`,
+    );
 }
 
 function serverOptions(flags: ParsedArgs['flags'], folder: string): ServerOptions {

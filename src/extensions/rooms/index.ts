@@ -11,7 +11,7 @@ export { CONTROLLER, WORKER_RIGHTS } from './names.ts';
 export { NatsRollouter } from './natsRollouter.ts';
 export { groupsAtOnce, roomEngine } from './roomEngine.ts';
 export { RoomHost } from './roomHost.ts';
-export { checkRoomTask, configOfRoom, roomSpec } from './roomSpec.ts';
+export { checkRoomTask, configOfRoom, openedKey, roomSpec } from './roomSpec.ts';
 export { signedBy, Signer, textSignedBy } from './tickets.ts';
 export { checkDraws, type CheckingModel, drawBounds } from './verification/draws.ts';
 export { replaySample } from './verification/replay.ts';

@@ -22,18 +22,23 @@ export const configOfRoom = ({ config }: OpenedRoom, note: (text: string) => voi
   parseTrainConfig(JSON.stringify(config), { source: "the room's config", overrides: [], note });
 
 /**
- * Throws InputError if the room's task names files, programs or addresses that this worker's machine would open. A task module is the
- * worker's own copy, so its options are left to it.
+ * Returns the key of a task that names files, programs or addresses that a worker's machine would open; undefined if there is none. A task
+ * module is the worker's own copy, so its options are left to it.
  */
-export function checkRoomTask({ path, valPath, mcpServers, module, options }: TrainConfig['task']): void {
+export function openedKey({ path, valPath, mcpServers, module, options }: TrainConfig['task']): string | undefined {
   const ofShipped = { 'options.module': options['module'], 'options.searchUrl': options['searchUrl'] };
   const named = { path, valPath, mcpServers, ...(module === undefined && ofShipped) };
-  const refused = Object.entries(named).find(
-    ([, value]) => value !== undefined && (typeof value !== 'object' || Object.keys(value).length > 0),
-  );
-  if (refused)
+  const isNamed = (value: unknown) =>
+    value !== undefined && (typeof value !== 'object' || value === null || Object.keys(value).length > 0);
+  return Object.entries(named).find(([, value]) => isNamed(value))?.[0];
+}
+
+/** Throws InputError if the room's task has an `openedKey`. */
+export function checkRoomTask(task: TrainConfig['task']): void {
+  const refused = openedKey(task);
+  if (refused !== undefined)
     throw new InputError(
-      `The room's config has task.${refused[0]}, which names files, programs or addresses that this machine would open. The room is not joined.`,
+      `The room's config has task.${refused}, which names files, programs or addresses that this machine would open. The room is not joined.`,
     );
 }
 
