@@ -22,7 +22,7 @@ export const configOfRoom = ({ config }: OpenedRoom, note: (text: string) => voi
   parseTrainConfig(JSON.stringify(config), { source: "the room's config", overrides: [], note });
 
 /**
- * Returns the key of a task that names files, programs or addresses that a worker's machine would open; undefined if there is none. A task
+ * Returns the key by which a task names files, programs or addresses that a worker's machine would open, otherwise undefined. A task
  * module is the worker's own copy, so its options are left to it.
  */
 export function openedKey({ path, valPath, mcpServers, module, options }: TrainConfig['task']): string | undefined {
