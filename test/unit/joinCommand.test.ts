@@ -25,4 +25,7 @@ test('a task module is loaded only from this machine', () => {
   expect(() => taskFor(module, undefined)).toThrow('Give your own copy of it with --module FILE');
   expect(taskFor(module, './mine.js').module).toBe('./mine.js');
   expect(taskFor(task({}), undefined)).toEqual(task({}));
+  expect(() => taskFor(task({}), './mine.js')).toThrow(
+    "The room's task is gsm8k, which is not a module. Leave --module ./mine.js out.",
+  );
 });

@@ -102,5 +102,7 @@ export function taskFor(task: TrainConfig['task'], module: string | undefined): 
   checkRoomTask(task);
   if (task.module !== undefined && module === undefined)
     throw new InputError(`The room's task is the module ${task.module}. Give your own copy of it with --module FILE.`);
+  if (task.module === undefined && module !== undefined)
+    throw new InputError(`The room's task is ${task.name}, which is not a module. Leave --module ${module} out.`);
   return { ...task, ...(module !== undefined && { module }) };
 }
