@@ -238,6 +238,10 @@ test('the command to resume has the arguments of the stopped one', () => {
   expect(resumeCommand('c.yaml', { overrides: [], ...given }, 'serve')).toBe(
     `npx webgrpo serve c.yaml trainer.resumeMode=auto --port 8123 --evaluate --token TEXT --import 'a b.mjs' --import c.mjs`,
   );
+  const room = { nats: 'nats://controller:p:w@d@host:4222', worker: 'w:se:cret' };
+  expect(resumeCommand('c.yaml', { overrides: [], flags: room }, 'room')).toBe(
+    'npx webgrpo room c.yaml trainer.resumeMode=auto --nats nats://controller:PASSWORD@host:4222 --worker w:PASSWORD',
+  );
   vi.unstubAllEnvs();
 });
 

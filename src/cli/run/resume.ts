@@ -109,8 +109,12 @@ type ResumedArgs = Pick<ParsedArgs, 'overrides'> & { [K in 'flags' | 'lists']?: 
 
 /** Flags that are left out of the command line that resumes a run, because they do not affect the run. */
 const LEFT_OUT = ['json'];
-/** Flags with a secret value. The command line that resumes a run shows TEXT in place of the value. */
-const SECRET = ['token'];
+/** Flags with a secret in their value, and the text that the command line that resumes a run shows in its place. */
+const SECRETS: Record<string, readonly [secret: RegExp, shown: string]> = {
+  token: [/.+/, 'TEXT'],
+  nats: [/(?<=\/\/[^:@]*:).*(?=@)/, 'PASSWORD'],
+  worker: [/(?<=:).*/, 'PASSWORD'],
+};
 
 /** Returns the command line that resumes the run that was started with these arguments. */
 export function resumeCommand(
@@ -120,9 +124,14 @@ export function resumeCommand(
 ): string {
   const kept = overrides.filter((word) => !RESUME_KEYS.test(word));
   const given = Object.entries({ ...flags, ...lists }).filter(([name]) => !LEFT_OUT.includes(name));
-  const shown = given.map(([name, values]): [string, typeof values] => [name, SECRET.includes(name) ? 'TEXT' : values]);
-  const asked = shown.flatMap(([name, values]) =>
-    [values].flat().flatMap((value) => (value === true ? [`--${name}`] : value ? [`--${name}`, value] : [])),
+  const asked = given.flatMap(([name, values]) =>
+    [values].flat().flatMap((value) => (value === true ? [`--${name}`] : value ? [`--${name}`, shown(name, value)] : [])),
   );
   return [startedAs(), command, ...[source, ...kept, 'trainer.resumeMode=auto', ...asked].map(quoted)].join(' ');
+}
+
+/** Returns the value of a flag without its secret. */
+function shown(flag: string, value: string): string {
+  const [secret, text] = SECRETS[flag] ?? [];
+  return secret && text ? value.replace(secret, text) : value;
 }
