@@ -163,7 +163,8 @@ export async function isOfTrainer(files: FileSystem, folder: string): Promise<bo
 /** Matches the folder of a step, and the name of its older version while it is being replaced (`FileSystem.writeFolder`). */
 const STEP_FOLDER = /^(?:step-(\d+)|\.step-(\d+)\.old)$/;
 
-function stepOf(folder: string): number | undefined {
+/** Returns the step in the name of a checkpoint folder; undefined for another name, such as that of a checkpoint that was set aside. */
+export function stepOf(folder: string): number | undefined {
   const [, step, old] = STEP_FOLDER.exec(folder.split(/[\\/]+/).findLast((part) => part !== '') ?? '') ?? [];
   return step === undefined && old === undefined ? undefined : Number(step ?? old);
 }

@@ -223,6 +223,11 @@ test('checkpoints after the resumed one are renamed', async () => {
   await save(15);
   await setLaterAside(folder, 10);
   expect(saved()).toEqual(['step-10', 'step-15-1', 'step-15-2', 'step-5']);
+  const aside = folder.file('checkpoints', 'step-15-1');
+  const from = (name: string) =>
+    checkpointToResume({ ...config({ resumeMode: 'resume_path', resumeFromPath: aside }), name });
+  await expect(from('run')).rejects.toThrow(/step-15-1 was set aside when .* for example name=run-2\.$/);
+  expect(await from('run-2')).toBe(aside);
 });
 
 test('the command to resume has the arguments of the stopped one', () => {

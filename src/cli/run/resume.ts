@@ -1,12 +1,12 @@
 /** Finds the checkpoint from which a run resumes (`trainer.resumeMode`), and formats the command that resumes a stopped run. */
 
 import { existsSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { InputError } from '../../errors.ts';
 import type { ParsedArgs } from '../args.ts';
 import { quoted, startedAs } from '../process/startedAs.ts';
-import { checkCheckpoint, checkpointSteps, isOfTrainer, newestCheckpoint } from '../../runs/checkpointFolder.ts';
+import { checkCheckpoint, checkpointSteps, isOfTrainer, newestCheckpoint, stepOf } from '../../runs/checkpointFolder.ts';
 import { freeName } from '../../runs/fileSystem.ts';
 import type { RunFolder } from '../../runs/runFolder.ts';
 import type { Task } from '../../tasks/task.ts';
@@ -16,11 +16,11 @@ import { say } from './progress.ts';
 
 /**
  * Returns the checkpoint folder to resume from; undefined = start from scratch. Throws InputError if trainer.resumeFromPath is not a
- * checkpoint.
+ * checkpoint, or is one of this run that was set aside.
  */
 export async function checkpointToResume({ name, trainer }: TrainConfig): Promise<string | undefined> {
   const path = join(trainer.defaultLocalDir, name);
-  if (trainer.resumeMode === 'resume_path') return checkpointIn(trainer.resumeFromPath!);
+  if (trainer.resumeMode === 'resume_path') return checkpointIn(trainer.resumeFromPath!, path);
   if (trainer.resumeMode === 'disable') return undefined;
   const newest = await newestCheckpoint(disk, path, 'trainer', say);
   if (newest) return newest;
@@ -28,8 +28,14 @@ export async function checkpointToResume({ name, trainer }: TrainConfig): Promis
   return undefined;
 }
 
-async function checkpointIn(path: string): Promise<string> {
-  if (await isOfTrainer(disk, path)) return checked(path);
+async function checkpointIn(path: string, runFolder: string): Promise<string> {
+  const isOfTraining = await isOfTrainer(disk, path);
+  if (isOfTraining && runFolderOfCheckpoint(path) === resolve(runFolder) && stepOf(path) === undefined)
+    throw new InputError(
+      `trainer.resumeFromPath: ${path} was set aside when its run resumed from an earlier step, so the logs of the run are not those of ` +
+        `its steps. Give the new run another name, for example name=${basename(runFolder)}-2.`,
+    );
+  if (isOfTraining) return checked(path);
   const newest = await newestCheckpoint(disk, path, 'trainer', say);
   if (newest) return newest;
   const what = existsSync(path) ? 'is not a checkpoint of a training run and contains none' : 'does not exist';
