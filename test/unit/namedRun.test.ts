@@ -348,7 +348,11 @@ test('compare: a complete run is not run again if its config has a removed key, 
   addRemovedKey(join(out, 'grpo-seed-1'));
   const { told } = await start(...args);
   expect(told).toContain('run 1/1: grpo-seed-1 is complete');
-  expect((await start(...args, 'actor.optim.lr=1e-4')).told).not.toContain('is complete');
+  const table = () => readFileSync(join(out, 'compare.md'), 'utf8');
+  expect(table()).toMatch(/; pass@1 of 2 held-out problems\. [^]*\| \d\.\d+ to \d\.\d+ \|/);
+  const filtered = await start(...args, 'actor.optim.lr=1e-4', 'data.filterOverlongPrompts=true');
+  expect(filtered.told).not.toContain('is complete');
+  expect(table()).not.toMatch(/held-out problem|\| \d\.\d+ to \d\.\d+ \|/); // the number of evaluated problems is unknown
 });
 
 test('compare: a run of other files of the task is run again', async () => {

@@ -159,14 +159,16 @@ async function stateOf(config: TrainConfig, sha256: string | undefined): Promise
 }
 
 /**
- * Returns the number of problems that pass@1 is measured on: those of the first held-out set, which can be fewer than data.valMaxSamples.
- * `sha256` is the digest of the task's files; undefined for a task without files.
+ * Returns the number of problems that pass@1 is measured on: those of the first held-out set, which can be fewer than data.valMaxSamples. 0
+ * if data.filterOverlongPrompts leaves out prompts, whose lengths only the model's tokenizer knows. `sha256` is the digest of the task's files; undefined for a task without files.
  */
 async function readTask({ task: given, data, reward }: TrainConfig) {
   const task = await openTask(given, reward);
   const held = await task.heldOut(data.valMaxSamples);
   task.close?.();
-  const problems = held.filter(({ dataSource }) => dataSource === held[0].dataSource).length;
+  const problems = data.filterOverlongPrompts
+    ? 0
+    : held.filter(({ dataSource }) => dataSource === held[0].dataSource).length;
   return { problems, sha256: task.sha256 };
 }
 
@@ -175,6 +177,7 @@ interface Written {
   base: TrainConfig;
   configs: readonly TrainConfig[][];
   target: number;
+  /** See `readTask`. */
   problems: number;
   /** SHA-256 of the task's files, if it has any. */
   sha256: string | undefined;
@@ -188,7 +191,8 @@ async function writeComparison({ out, base, configs, target, problems, sha256 }:
   const { lr } = base.actor.optim;
   const about =
     `${plural(base.trainer.totalTrainingSteps, 'step')} of ${plural(trainBatchSize, 'prompt')} x ${plural(base.rollout.n, 'sample')} from ` +
-    `${base.model.path}, learning rate ${lr === 'auto' ? 'by the size of the model' : lr}; pass@1 of ${plural(problems, 'held-out problem')}. ` +
+    `${base.model.path}, learning rate ${lr === 'auto' ? 'by the size of the model' : lr}` +
+    `${problems > 0 ? `; pass@1 of ${plural(problems, 'held-out problem')}` : ''}. ` +
     `Loss, clip, aggregation and advantage are those of each algorithm; all other settings are the same. Target: ${target}. ` +
     'In brackets: the lowest and the highest value over the seeds. p is the p-value of a permutation test over the seeds.';
   const config = stringify(base);
