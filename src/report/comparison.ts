@@ -109,6 +109,7 @@ interface ComparedRow {
   seeds: number;
   /** pass@1 of held-out problems before training, mean over seeds; null if not measured. */
   before: number | null;
+  /** pass@1 in the evaluation of the last step, of the runs that have one. */
   after: Spread | null;
   /** 95% interval of `after`, the pass@1 after training, over the held-out problems. Ignores differences between seeds. Null if unknown. */
   interval: PassInterval | null;
@@ -135,7 +136,7 @@ interface Spread {
 /** Returns the table's rows: one per algorithm, computed from its runs that have metrics. */
 export function comparedRows(all: readonly AlgorithmRuns[], target: number): ComparedRow[] {
   const finals = all.map(({ runs }) =>
-    runs.flatMap(({ history }) => stepsOf(history).map(passAt1).findLast(isKnown) ?? []),
+    runs.map(({ history }) => passAt1(stepsOf(history).at(-1) ?? {})).filter(isKnown),
   );
   return all.map(({ algorithm, config, settings, runs, updates, problems = 0 }, i) => {
     const twin = all.slice(0, i).find((other) => areEqual(other.runs, runs));
@@ -159,7 +160,7 @@ export function comparedRows(all: readonly AlgorithmRuns[], target: number): Com
       after,
       interval: after && problems > 0 ? passInterval(Array.from({ length: problems }, () => [after.mean])) : null,
       pValue: Number.isNaN(pValue) ? null : pValue,
-      greedy: spread(steps.map((lines) => lines.map(greedyAcc).findLast(isKnown))),
+      greedy: spread(steps.map((lines) => greedyAcc(lines.at(-1) ?? {}))),
       reachedAt,
       minutes: histories.length > 0 ? mean(histories.map(minutesOf)) : 0,
       note: [

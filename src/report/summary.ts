@@ -6,6 +6,7 @@ import { plural } from '../ui/format.ts';
 
 export interface RunSummary {
   steps: number;
+  /** Accuracy in the evaluation before training, and in the one of the last step. Null if that evaluation was not done. */
   passAt1: { before: number | null; after: number | null };
   greedy: { before: number | null; after: number | null };
   meanReward: { first: number | null; last: number | null };
@@ -37,14 +38,10 @@ const WITHIN: readonly string[] = ['tools', 'reward'];
 /** Returns the summary of a run. */
 export function summarizeRun(history: readonly Metrics[]): RunSummary {
   const steps = history.filter((line) => line['timing_s/step'] !== undefined);
-  const ends = (read: (line: Metrics) => number | undefined, lines: readonly Metrics[]) => {
-    const values = lines.map(read).filter((value) => value !== undefined);
-    return [values[0] ?? null, values.at(-1) ?? null] as const;
-  };
-  const before = history.filter((line) => line['training/global_step'] === 0);
+  const before = history.find((line) => line['training/global_step'] === 0) ?? {};
   const beforeAfter = (read: (line: Metrics) => number | undefined) => ({
-    before: ends(read, before)[0],
-    after: ends(read, steps)[1],
+    before: read(before) ?? null,
+    after: read(steps.at(-1) ?? {}) ?? null,
   });
   // Single steps differ by chance, so these are means over the first and the last tenth of the steps.
   const firstLast = (name: string) => {

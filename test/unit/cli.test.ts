@@ -130,6 +130,10 @@ test('the summary counts each step once, and separates values before and after',
   expect(summary.seconds).toMatchObject({ generate: 4.5, evaluate: 6, update: 0 });
   expect(summaryTable(summary)).toContain('pass@1                     0.250     0.750');
   expect(summaryTable(summary)).toContain('  seconds: generate 4.5, evaluate 6.0');
+  expect(summarizeRun([...HISTORY, line(4)]).passAt1, 'step 4 was not evaluated').toEqual({
+    before: 0.25,
+    after: null,
+  });
   expect(summaryTable(summarizeRun([before, line(1)]))).toMatch(/^ +after 1 step {2}/m);
   const outside = { 'timing_s/tools': 0.25, 'timing_s/reward': 1 };
   expect(summaryTable(summarizeRun([line(1, outside)]))).toContain(

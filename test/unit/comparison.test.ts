@@ -69,6 +69,10 @@ test('rows: the mean over seeds reaches the target, and a note explains the runs
   expect(gspo).toMatchObject({ seeds: 1, reachedAt: null, note: 'flat over the last quarter of the steps' });
   const late = ALL.map((of) => ({ ...of, runs: of.runs.map((run) => ({ ...run, history: run.history.slice(1) })) }));
   expect(comparedRows(late, 0.84)[0], 'no evaluation before training').toMatchObject({ before: null });
+  const [first, second] = ALL[0].runs;
+  const stopped = { ...ALL[0], runs: [first, { ...second, history: [...second.history, line(6)] }] };
+  const { after } = comparedRows([stopped], 0.84)[0];
+  expect(after, 'the last step of seed 2 was not evaluated').toEqual({ mean: 0.9, low: 0.9, high: 0.9 });
   expect(
     comparedMarkdown(comparedRows(ALL, 0.84))
       .split('\n')
