@@ -5,6 +5,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { merge } from '../../src/cli/commands/merge.ts';
 import { exportGguf } from '../../src/cli/export/gguf.ts';
 import { loadModelFiles, loadWithAdapter, openWithAdapter } from '../../src/cli/run/checkpoints.ts';
+import { noteBase } from '../../src/cli/run/resume.ts';
 import {
   type Adapter,
   loadAdapter,
@@ -142,18 +143,20 @@ describe('refused with one error message', () => {
   });
 });
 
+const SHIPPED = resolve('checkpoints/gsm8k-tool');
+
+/** Writes an adapter over the model in `base`, with more files beside it. */
+async function adapterOver(base: string, beside: Record<string, string> = {}): Promise<string> {
+  const folder = mkdtempSync(join(tmpdir(), 'webgrpo-adapter-'));
+  const { config: ofModel } = await loadModelFiles(base);
+  const files = saveAdapter({ lora, tensors: initLora(ofModel, lora), baseModel: base });
+  for (const [name, content] of [...files, ...Object.entries(beside)]) writeFileSync(join(folder, name), content);
+  return folder;
+}
+
 describe('an adapter with a chat template of its own', () => {
-  const SHIPPED = resolve('checkpoints/gsm8k-tool');
   const TEMPLATE = "{% for m in messages %}{{ m.role + ': ' + m.content + eos_token }}{% endfor %}";
 
-  /** Writes an adapter over the model in `base`, with more files beside it. */
-  async function adapterOver(base: string, beside: Record<string, string>): Promise<string> {
-    const folder = mkdtempSync(join(tmpdir(), 'webgrpo-adapter-'));
-    const { config: ofModel } = await loadModelFiles(base);
-    const files = saveAdapter({ lora, tensors: initLora(ofModel, lora), baseModel: base });
-    for (const [name, content] of [...files, ...Object.entries(beside)]) writeFileSync(join(folder, name), content);
-    return folder;
-  }
   const configJson = { chat_template: TEMPLATE, eos_token: '<|other|>', pad_token: '<|other|>' };
 
   test.each([
@@ -189,4 +192,21 @@ describe('an adapter with a chat template of its own', () => {
     await expect(loadWithAdapter(bare, folder)).rejects.toThrow('has no tokenizer.json and tokenizer_config.json');
     rmSync(bare, { recursive: true });
   });
+});
+
+test('the base of an adapter is a checkpoint, also if a run is named; a resumed run says that it has another base', async () => {
+  const said = vi.spyOn(process.stderr, 'write').mockClear().mockReturnValue(true);
+  const run = mkdtempSync(join(tmpdir(), 'webgrpo-base-'));
+  const checkpoint = (step: number) => join(run, 'checkpoints', `step-${step}`);
+  const train = (step: number) => cpSync(SHIPPED, checkpoint(step), { recursive: true });
+  writeFileSync(join(run, 'config.yaml'), '');
+  train(3);
+  const { base } = await openWithAdapter(run);
+  const adapter = await adapterOver(base);
+  train(4);
+  expect((await openWithAdapter(adapter)).base).toBe(checkpoint(3));
+  await noteBase(adapter, base);
+  expect(said).not.toHaveBeenCalled();
+  await noteBase(adapter, (await openWithAdapter(run, adapter)).base);
+  expect(said.mock.lastCall?.[0]).toContain(`trained on ${checkpoint(3)}, but model.path names ${checkpoint(4)} now.`);
 });

@@ -14,7 +14,7 @@ import { openCheckpoint, type OpenCheckpoint, type WeightSource } from '../../mo
 import type { SafetensorsDtype } from '../../model/checkpoint/safetensors.ts';
 import { type CheckpointFiles, readChatTemplate } from '../../model/checkpoint/sourceFiles.ts';
 import { currentIo } from '../process/io.ts';
-import { modelOf } from './namedRun.ts';
+import { modelOf, runOf } from './namedRun.ts';
 import { say, sayPassing } from './progress.ts';
 import { diskStore, modelCache } from '../diskStore.ts';
 import {
@@ -153,8 +153,9 @@ export async function loadWithAdapter(path: string, adapterPath?: string): Promi
  * the adapter was trained with it. Token ids and special tokens are always those of the base, whose embedding has their rows.
  */
 export async function openWithAdapter(path: string, adapterPath?: string): Promise<OpenedWithAdapter> {
-  const { base, folder: given } = await findAdapter(path, adapterPath);
-  const { folder, model } = await openModel(base);
+  const { base: named, folder: given } = await findAdapter(path, adapterPath);
+  const { folder, model } = await openModel(named);
+  const base = runOf(named) ? folder : named;
   if (given === undefined) return { base, folder, model };
   const { adapter, chatTemplate } = await readAdapter(given, model.config);
   const { tokenizerConfigJson: json } = model;
@@ -163,7 +164,10 @@ export async function openWithAdapter(path: string, adapterPath?: string): Promi
   return { base, folder, model: { ...model, ...(isReplaced && { tokenizerConfigJson }) }, adapter };
 }
 
-/** A base model by its path and its resolved folder, and the LoRA adapter on top of it, if any. */
+/**
+ * A base model by its path and its resolved folder, and the LoRA adapter on top of it, if any. If the path names a run, `base` is the
+ * checkpoint, because the newest checkpoint of a run changes.
+ */
 interface OpenedWithAdapter {
   base: string;
   folder: string;

@@ -4,9 +4,17 @@ import { existsSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { InputError } from '../../errors.ts';
+import { parseAdapterConfig } from '../../model/lora/adapter.ts';
 import type { ParsedArgs } from '../args.ts';
 import { quoted, startedAs } from '../process/startedAs.ts';
-import { checkCheckpoint, checkpointSteps, isOfTrainer, newestCheckpoint, stepOf } from '../../runs/checkpointFolder.ts';
+import {
+  ADAPTER_CONFIG,
+  checkCheckpoint,
+  checkpointSteps,
+  isOfTrainer,
+  newestCheckpoint,
+  stepOf,
+} from '../../runs/checkpointFolder.ts';
 import { freeName } from '../../runs/fileSystem.ts';
 import type { RunFolder } from '../../runs/runFolder.ts';
 import type { Task } from '../../tasks/task.ts';
@@ -104,6 +112,17 @@ export async function noteTask(
   await folder.files.write(path, `${JSON.stringify({ name, sha256 }, null, 2)}\n`);
 }
 
+/** Prints a note if the adapters of the checkpoint `from` were trained on another base than `base`, which model.path names now. */
+export async function noteBase(from: string, base: string): Promise<void> {
+  const path = join(from, ADAPTER_CONFIG);
+  if (!existsSync(path)) return;
+  const { baseModel } = parseAdapterConfig(await readJsonFile(path));
+  if (baseModel === undefined || resolve(baseModel) === resolve(base)) return;
+  say(
+    `the adapters of ${from} were trained on ${baseModel}, but model.path names ${base} now. To train on the same base, set model.path=${baseModel}.`,
+  );
+}
+
 /** Returns the SHA-256 in a task.json; undefined if the file does not exist. */
 export async function notedHash(path: string): Promise<string | undefined> {
   return existsSync(path) ? ((await readJsonFile(path)) as { sha256?: string }).sha256 : undefined;
@@ -131,7 +150,9 @@ export function resumeCommand(
   const kept = overrides.filter((word) => !RESUME_KEYS.test(word));
   const given = Object.entries({ ...flags, ...lists }).filter(([name]) => !LEFT_OUT.includes(name));
   const asked = given.flatMap(([name, values]) =>
-    [values].flat().flatMap((value) => (value === true ? [`--${name}`] : value ? [`--${name}`, shown(name, value)] : [])),
+    [values]
+      .flat()
+      .flatMap((value) => (value === true ? [`--${name}`] : value ? [`--${name}`, shown(name, value)] : [])),
   );
   return [startedAs(), command, ...[source, ...kept, 'trainer.resumeMode=auto', ...asked].map(quoted)].join(' ');
 }

@@ -26,7 +26,7 @@ import { isLarge, sayEstimate, sayPlan } from './plan.ts';
 import { Progress, repeatProgress, say, sayProgress, stepLine, timeLeft } from './progress.ts';
 import { noteLiveChanges } from './namedRun.ts';
 import { writeRunReport } from './reports.ts';
-import { changesSince, runFolderOfCheckpoint, noteTask, setLaterAside } from './resume.ts';
+import { changesSince, runFolderOfCheckpoint, noteBase, noteTask, setLaterAside } from './resume.ts';
 import { openTrackers, type Tracker } from './trackers.ts';
 
 /** Result of a run. */
@@ -114,7 +114,9 @@ class ShownRun implements RunHost<RunSession> {
       await setLaterAside(folder, step);
       await forget(folder, (kept) => kept > step);
     }
-    await noteTask(folder, session.task, this.#parts.from);
+    const { from } = this.#parts;
+    await noteTask(folder, session.task, from);
+    if (from !== undefined) await noteBase(from, session.model.base);
     this.#trackers = await openTrackers(config.trainer.logger, folder, history);
   }
 
