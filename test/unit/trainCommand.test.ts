@@ -11,6 +11,9 @@ import { DeviceLostError, InputError } from '../../src/errors.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { modelTokenizer } from '../../src/model/tokenizer/modelTokenizer.ts';
+import { disk } from '../../src/cli/files.ts';
+import { runSupervised } from '../../src/cli/run/supervised.ts';
+import { parseSftConfig } from '../../src/extensions/sft/index.ts';
 import { sayEstimate } from '../../src/cli/run/plan.ts';
 import { untoldTools } from '../../src/cli/run/session.ts';
 import type { Problem, Task } from '../../src/tasks/task.ts';
@@ -457,3 +460,29 @@ test.each([
     expect((await opened({ eos_token_id: call }, {})).notes).toHaveLength(1);
   },
 );
+
+test('a warm start whose checkpoint is damaged is trained again; one that does not fit on the disk changes nothing', async () => {
+  const source = join(mkdtempSync(join(tmpdir(), 'webgrpo-warm-')), 'sft.yaml');
+  const yaml =
+    'name: warm\nmodel: { path: checkpoints/gsm8k-tool }\ndata: { trainBatchSize: 1 }\noptim: { lrWarmupSteps: 0 }\ntrainer: { totalTrainingSteps: 1 }\n';
+  writeFileSync(source, yaml);
+  const warmed = async () => {
+    const { said, status } = await train('name=warmed', `model.path=${source}`, 'trainer.totalTrainingSteps=1');
+    expect(status).toBe(0);
+    return said.find((line) => line.startsWith('warm start: '))!;
+  };
+  expect(await warmed()).toMatch(/sft\.yaml first$/);
+  expect(await warmed()).toMatch(/made earlier by/);
+  const weights = inRun('warm', 'checkpoints', 'step-1', 'model.safetensors');
+  const bytes = readFileSync(weights);
+  bytes[bytes.length - 1] ^= 1;
+  writeFileSync(weights, bytes);
+  expect(await warmed()).toMatch(/again, because the earlier one is incomplete$/);
+  const config = parseSftConfig(yaml, { source, overrides: [`trainer.defaultLocalDir=${defaultLocalDir}`] });
+  const full = { ...disk, free: async () => 10 };
+  const createEngine = scriptedEngines()!;
+  await expect(withIo({ ...processIo, createEngine }, () => runSupervised(full, config))).rejects.toThrow(
+    /^A checkpoint in \S+warm needs \S+ MiB/,
+  );
+  expect(existsSync(weights)).toBe(true);
+});

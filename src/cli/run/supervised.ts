@@ -31,10 +31,11 @@ import { type LoadedModel, loadModelFiles } from './checkpoints.ts';
 import { installDawn } from '../dawn.ts';
 import { folderFiles, shippedPath } from '../files.ts';
 import { onInterrupt } from '../process/interrupt.ts';
+import { currentIo } from '../process/io.ts';
 import { openTask, readGsm8k } from './openTask.ts';
 import { noteTask } from './resume.ts';
 import { say, whileEvaluating, whileWorking } from './progress.ts';
-import { modelFiles } from '../../runs/checkpointFolder.ts';
+import { expectRoom, modelFiles, writeCheckpoint } from '../../runs/checkpointFolder.ts';
 import type { FileSystem } from '../../runs/fileSystem.ts';
 import { amended } from '../../runs/amended.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
@@ -58,13 +59,16 @@ export const supervisedFolder = ({ name, trainer }: SftConfig): string => join(t
  * StoppedError if a signal ended the run early.
  */
 export async function runSupervised(files: FileSystem, config: SftConfig): Promise<SupervisedRun> {
-  await installDawn(); // before folders are created or renamed, so that a missing adapter changes nothing
+  if (!currentIo().createEngine) await installDawn(); // before folders are created or renamed, so that a missing adapter changes nothing
   const model = await startModel(config);
   const { endNote } = modelTokenizer(model);
   if (endNote) say(endNote);
   return closing(await openTask(config.task), async (task) => {
     await checkExamples(config, model, task);
-    const { folder, moved } = await RunFolder.create(files, supervisedFolder(config), config);
+    const path = supervisedFolder(config);
+    await files.tidy(path); // the unfinished files of a killed run take space too
+    await expectRoom(files, path, 4 * parameterCount(model.config));
+    const { folder, moved } = await RunFolder.create(files, path, config);
     if (moved) say(`an earlier run of that name was renamed to ${moved}`);
     await noteTask(folder, task);
     return { folder, model, ...(await runSft(config, model, folder, task)) };
@@ -175,7 +179,7 @@ async function runSft(
     if (losses.length === 0 && stopped) throw new StoppedError('Stopped before the first step. Nothing was saved.');
     const weights = await engine.model.exportWeights();
     model.weights = weights;
-    await folder.files.writeFolder(folder.checkpoint(losses.length), modelFiles({ ...model, weights }));
+    await writeCheckpoint(folder.files, folder.checkpoint(losses.length), modelFiles({ ...model, weights }));
     if (losses.length < trainer.totalTrainingSteps)
       throw new StoppedError(
         `Stopped after step ${losses.length} of ${trainer.totalTrainingSteps} of the supervised run. Its model is in ` +
