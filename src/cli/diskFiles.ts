@@ -264,6 +264,12 @@ const REASONS: Record<string, string> = {
 
 const codeOf = (error: unknown): string => String((error as NodeJS.ErrnoException | undefined)?.code);
 
+/** Returns the reason of a system error, as the end of a sentence; undefined for an error with an unknown code. */
+export function reasonOf(error: unknown): string | undefined {
+  const code = codeOf(error);
+  return Object.hasOwn(REASONS, code) ? REASONS[code] : undefined;
+}
+
 /**
  * Converts a system error to an InputError. If the disk is full, its message states the bytes needed and the bytes that are free. Returns
  * an error with an unknown code unchanged.
@@ -275,19 +281,20 @@ async function diskError(
   error: unknown,
   bytes?: number,
 ): Promise<unknown> {
+  const reason = reasonOf(error);
+  if (reason === undefined) return error;
   const code = codeOf(error);
-  if (!Object.hasOwn(REASONS, code)) return error;
   const cause = { cause: error };
   if (Object.hasOwn(FULL, code)) {
     const free = await freeBytes(fs, path);
     const room = free === undefined ? '' : `, and ${free} are free`;
     return new InputError(
-      `Cannot write ${path}: ${REASONS[code]} (${bytes} bytes are needed${room}). What was saved before is intact. Free some space, then resume.`,
+      `Cannot write ${path}: ${reason} (${bytes} bytes are needed${room}). What was saved before is intact. Free some space, then resume.`,
       cause,
     );
   }
   const beside = verb === 'read' && code === 'ENOENT' ? await neighbours(fs, path) : '';
-  return new InputError(`Cannot ${verb} ${path}: ${REASONS[code]}. ${beside}`.trim(), cause);
+  return new InputError(`Cannot ${verb} ${path}: ${reason}. ${beside}`.trim(), cause);
 }
 
 /** Returns a sentence with the names that the folder of `path` does have, to help with a mistyped name. */

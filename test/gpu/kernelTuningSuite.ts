@@ -96,6 +96,9 @@ export function testKernelTuning(): void {
       expect(times.map(({ rows }) => rows)).toEqual([1, 4, 8, 16, 32, 64, 128, 256, 512, 1024]);
       for (const { us } of times) expect(Math.min(...Object.values(us))).toBeGreaterThan(0);
 
+      const refuse = () => Promise.reject(new InputError('The cache folder cannot be used.'));
+      expect(await applyTuning(gpu, 'auto', async () => ({ ...store, size: refuse, writer: refuse }))).toBe('timed');
+
       const before = identityOf(gpu);
       gpu.adapter.description += ', a newer driver';
       expect(identityOf(gpu)).not.toBe(before);

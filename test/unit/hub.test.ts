@@ -1,6 +1,6 @@
 /** Tests downloads from a local server that behaves like a Hugging Face hub, and misbehaves on request. */
 
-import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -14,6 +14,8 @@ import { isGguf, isGgufModel, isRemote } from '../../src/model/checkpoint/addres
 import { fetchModel, type HubOptions, lookUpModel } from '../../src/model/checkpoint/hub.ts';
 import { openCheckpoint } from '../../src/model/checkpoint/open.ts';
 import type { CheckpointFiles } from '../../src/model/checkpoint/sourceFiles.ts';
+import type { FileStore } from '../../src/model/checkpoint/store.ts';
+import { InputError } from '../../src/errors.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { readCheckpoint } from '../../src/node.ts';
 import { writeSafetensors } from '../../src/model/checkpoint/safetensors.ts';
@@ -88,6 +90,20 @@ test('a repository: every file once, through redirects, then from the cache alon
   expect(hub.log).toEqual(['/api/models/org/tiny/revision/main?blobs=true']);
   hub.close();
   await openCheckpoint(await fetched());
+});
+
+test('a cache that cannot be written is an error without a retry, and no error if it has every file', async () => {
+  await fetched();
+  const readOnly: FileStore = { ...diskStore(cache), writer: () => Promise.reject(new InputError('read-only')) };
+  await openCheckpoint(await fetchModel('org/tiny', readOnly, { endpoint: hub.endpoint }));
+  const folder = readdirSync(cache, { recursive: true, encoding: 'utf8' }).find((path) => path.endsWith(SHA))!;
+  rmSync(join(cache, folder), { recursive: true });
+  writeFileSync(join(cache, folder), '');
+  hub.log.length = 0;
+  expect((await refusal(fetched())).replace(cache, 'CACHE')).toMatch(
+    /^The cache folder CACHE cannot be written: .+\. Correct that, or set WEBGRPO_CACHE to another folder\.$/,
+  );
+  expect(hub.log.filter((line) => line.startsWith('/cdn/'))).toHaveLength(1);
 });
 
 test('a branch with another commit than at the last download is said', async () => {

@@ -264,8 +264,9 @@ async function repositoryPlace(model: string, store: FileStore, options: HubOpti
     tokenFor(endpoint, origin, options.token),
   );
   const earlier = await readStoredJson(store, note).catch(() => undefined);
-  if (isListing(earlier) && earlier.sha !== listing.sha) options.onOtherCommit?.(earlier.sha, listing.sha);
-  await writeFile(store, note, JSON.stringify(listing));
+  const known = isListing(earlier) ? earlier.sha : undefined;
+  if (known !== undefined && known !== listing.sha) options.onOtherCommit?.(known, listing.sha);
+  if (known !== listing.sha) await writeFile(store, note, JSON.stringify(listing));
   const files = new Map(
     listing.siblings.map(({ rfilename, size, blobId, lfs }) => [
       rfilename,

@@ -60,7 +60,8 @@ export async function applyTuning(
 
 async function timeTable(gpu: Gpu, store: FileStore | undefined): Promise<MatmulTable> {
   const tuning = await tuneMatmul(gpu);
-  if (store) await keepTuning(gpu, tuning, store);
+  // A table that cannot be stored is used by this run alone.
+  if (store) await keepTuning(gpu, tuning, store).catch(() => undefined);
   return tuning.table;
 }
 
@@ -81,9 +82,9 @@ export function tuningFile(gpu: Gpu, { table, ...measured }: Tuning): TuningFile
  */
 async function keptTable(gpu: Gpu, store: FileStore): Promise<MatmulTable | undefined> {
   const path = fileOf(gpu);
-  const bytes = await store.size(path);
-  if (!bytes) return undefined;
   try {
+    const bytes = await store.size(path);
+    if (!bytes) return undefined;
     const file = JSON.parse(new TextDecoder().decode(await store.read(path, 0, bytes))) as TuningFile;
     return file.identity === identityOf(gpu) ? parseTable(gpu, file, path) : undefined;
   } catch (error) {
