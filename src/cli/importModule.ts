@@ -1,13 +1,13 @@
 /** `--import FILE`: loads a user's module before the config is read, so that the config can name what the module registers. */
 
-import { existsSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { basename, dirname, extname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { stripVTControlCharacters } from 'node:util';
 import { describe, InputError, isA, stackOf } from '../errors.ts';
-import { registerAdvantage, registerPolicyLoss, registerRecipe } from '../extensions/modules/index.ts';
+import { registerAdvantage, registerPolicyLoss, registerRecipe, sha256Of } from '../extensions/modules/index.ts';
 import { defineLoss } from '../grpo/losses/index.ts';
 import { registerAgentLoop } from '../rollout/agent/loop.ts';
 import { type JsonlReward, scored } from '../extensions/tasks/index.ts';
@@ -17,7 +17,7 @@ import type { Task } from '../tasks/task.ts';
 import type { FlagSpec } from './args.ts';
 import { readText } from './files.ts';
 import { watchMainThread } from './process/blockedThread.ts';
-import { currentIo, processIo } from './process/io.ts';
+import { currentIo, type Io, processIo } from './process/io.ts';
 
 export const IMPORT_FLAG: Record<string, FlagSpec> = {
   import: {
@@ -45,6 +45,12 @@ async function registerBy(file: string, register: Register): Promise<void> {
 /** Files that have been imported successfully. Node runs a module only once, so a later import of the same file registers nothing. */
 const registering = new Set<string>();
 
+/** SHA-256 of the files of `--import`, by the io of the command. */
+const imported = new WeakMap<Io, string>();
+
+/** Returns the SHA-256 of the files that this command has imported by `--import`; undefined without the flag. */
+export const importedHash = (): string | undefined => imported.get(currentIo());
+
 /**
  * Imports the files of `--import`. A module registers by calls such as registerAgentLoop of 'webgrpo', or by a default function that
  * receives these functions as its argument. Throws InputError if a file is missing or registers nothing.
@@ -61,6 +67,8 @@ export async function importModules(files: readonly string[]): Promise<void> {
       );
     registering.add(resolve(file));
   }
+  const texts = files.map((file, i) => [`${i}`, readFileSync(file, 'utf8')] as const);
+  if (files.length > 0) imported.set(currentIo(), await sha256Of(new Map(texts)));
 }
 
 /**

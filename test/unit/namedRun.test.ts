@@ -355,13 +355,13 @@ test('compare: a complete run is not run again if its config has a removed key, 
   expect(table()).not.toMatch(/held-out problem|\| \d\.\d+ to \d\.\d+ \|/); // the number of evaluated problems is unknown
 });
 
-test('compare: a run of other files of the task is run again', async () => {
+test('compare: a run of other files of the task or of --import is run again', async () => {
   const out = mkdtempSync(join(root, 'compared-'));
   const reward = join(out, 'reward.js');
   const task = ['task.name=jsonl', 'task.path=examples/jsonl-task.jsonl'];
   const options = `task.options={reward: module, module: ${reward}}`;
   const settings = ['trainer.totalTrainingSteps=1', ...task, options];
-  const compared = async (score: string) => {
+  const compared = async (score: string, ...more: string[]) => {
     writeFileSync(reward, `export default ({ response }) => ${score};`);
     const { told } = await start(
       'compare',
@@ -373,11 +373,18 @@ test('compare: a run of other files of the task is run again', async () => {
       '--out',
       join(out, 'runs'),
       ...settings,
+      ...more,
     );
     return told.includes('grpo-seed-1 is complete');
   };
   expect([await compared('response.length'), await compared('response.length')]).toEqual([false, true]);
   expect([await compared('-response.length'), await compared('-response.length')]).toEqual([false, true]);
+  const imported = join(out, 'imported.js');
+  const withImport = (text: string) => {
+    writeFileSync(imported, `export default ({ registerRecipe }) => registerRecipe('own', {}); // ${text}`);
+    return compared('-response.length', '--import', imported);
+  };
+  expect([await withImport('a'), await withImport('a'), await withImport('b')]).toEqual([false, true, false]);
 });
 
 test('a folder or config that is not of a run ends in a sentence', async () => {

@@ -13,7 +13,7 @@ import { goalReached } from '../../grpo/stopWhen.ts';
 import { InputError } from '../../errors.ts';
 import { numberFlag, oneFile } from '../args.ts';
 import { newestCheckpoint } from '../../runs/checkpointFolder.ts';
-import { IMPORT_FLAG } from '../importModule.ts';
+import { IMPORT_FLAG, importedHash } from '../importModule.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { type AlgorithmRuns, comparedMarkdown, comparedRows, comparisonReport } from '../../report/comparison.ts';
 import { disk, readText, writeWhole } from '../files.ts';
@@ -27,7 +27,7 @@ import { RunFolder } from '../../runs/runFolder.ts';
 import { withRewardFiles } from '../run/rewardFiles.ts';
 import { runTraining } from './train.ts';
 import { plural } from '../../ui/format.ts';
-import { notedHash } from '../run/resume.ts';
+import { type FileHashes, notedHashes } from '../run/resume.ts';
 
 const ALGORITHMS = 'grpo,dr_grpo,dapo,gspo,cispo,sapo';
 
@@ -75,9 +75,9 @@ export const compare: Command = {
       });
     const configs = algorithms.map((name) => Array.from({ length: seeds }, (_, i) => configOf(name, i + 1)));
     using _ = holdFolder(out);
-    const { problems, sha256 } = await readTask(base);
-    const write = () => writeComparison({ out, base, configs, target, problems, sha256 });
-    const stopped = await trainAll(configs, sha256, write);
+    const { problems, hashes } = await readTask(base);
+    const write = () => writeComparison({ out, base, configs, target, problems, hashes });
+    const stopped = await trainAll(configs, hashes, write);
     const result = await write();
     if (stopped) say('Stopped and saved. Run the same command again to resume.');
     io.text(`${result.markdown}\n\n  page: ${result.page}`);
@@ -128,12 +128,12 @@ const folderOf = (config: TrainConfig): string => join(config.trainer.defaultLoc
  */
 async function trainAll(
   configs: readonly TrainConfig[][],
-  sha256: string | undefined,
+  hashes: FileHashes,
   afterRun: () => Promise<unknown>,
 ): Promise<boolean> {
   const order = configs[0].flatMap((_, i) => configs.map((seeds) => seeds[i]));
   for (const [i, config] of order.entries()) {
-    const state = await stateOf(config, sha256);
+    const state = await stateOf(config, hashes);
     const line = `run ${i + 1}/${order.length}: ${config.name}`;
     say(state === 'complete' ? `${line} is complete` : line);
     if (state === 'complete') continue;
@@ -146,11 +146,11 @@ async function trainAll(
 
 /**
  * Returns 'complete' for a finished run; otherwise the checkpoint to resume from. Undefined if the run's folder belongs to another config
- * or to other files of the task, or has no checkpoint.
+ * or to other files of the task or of --import, or has no checkpoint.
  */
-async function stateOf(config: TrainConfig, sha256: string | undefined): Promise<string | undefined> {
+async function stateOf(config: TrainConfig, hashes: FileHashes): Promise<string | undefined> {
   const folder = RunFolder.open(disk, folderOf(config));
-  if (!(await isOf(folder, config, sha256))) return undefined;
+  if (!(await isOf(folder, config, hashes))) return undefined;
   const last = (await folder.metrics()).at(-1);
   const done = last && last['training/global_step'] >= config.trainer.totalTrainingSteps;
   if (done || (last && goalReached(config, last, false) !== undefined)) return 'complete';
@@ -160,7 +160,8 @@ async function stateOf(config: TrainConfig, sha256: string | undefined): Promise
 
 /**
  * Returns the number of problems that pass@1 is measured on: those of the first held-out set, which can be fewer than data.valMaxSamples. 0
- * if data.filterOverlongPrompts leaves out prompts, whose lengths only the model's tokenizer knows. `sha256` is the digest of the task's files; undefined for a task without files.
+ * if data.filterOverlongPrompts leaves out prompts, whose lengths only the model's tokenizer knows. `hashes` are those of the files that the
+ * runs read.
  */
 async function readTask({ task: given, data, reward }: TrainConfig) {
   const task = await openTask(given, reward);
@@ -169,7 +170,7 @@ async function readTask({ task: given, data, reward }: TrainConfig) {
   const problems = data.filterOverlongPrompts
     ? 0
     : held.filter(({ dataSource }) => dataSource === held[0].dataSource).length;
-  return { problems, sha256: task.sha256 };
+  return { problems, hashes: { sha256: task.sha256, imports: importedHash() } };
 }
 
 interface Written {
@@ -179,13 +180,12 @@ interface Written {
   target: number;
   /** See `readTask`. */
   problems: number;
-  /** SHA-256 of the task's files, if it has any. */
-  sha256: string | undefined;
+  hashes: FileHashes;
 }
 
 /** Writes compare.html, compare.json and compare.md from the metrics that the runs have logged so far. */
-async function writeComparison({ out, base, configs, target, problems, sha256 }: Written) {
-  const all = await Promise.all(configs.map(async (seeds) => ({ ...(await runsOf(seeds, sha256)), problems })));
+async function writeComparison({ out, base, configs, target, problems, hashes }: Written) {
+  const all = await Promise.all(configs.map(async (seeds) => ({ ...(await runsOf(seeds, hashes)), problems })));
   const rows = comparedRows(all, target);
   const { trainBatchSize } = base.data;
   const { lr } = base.actor.optim;
@@ -204,10 +204,10 @@ async function writeComparison({ out, base, configs, target, problems, sha256 }:
   return { page, table, rows, markdown };
 }
 
-async function runsOf(seeds: readonly TrainConfig[], sha256: string | undefined): Promise<AlgorithmRuns> {
+async function runsOf(seeds: readonly TrainConfig[], hashes: FileHashes): Promise<AlgorithmRuns> {
   const [config] = seeds;
   const { actor, algorithm } = config;
-  const histories = await Promise.all(seeds.map((one) => historyOf(one, sha256)));
+  const histories = await Promise.all(seeds.map((one) => historyOf(one, hashes)));
   return {
     algorithm: algorithm.name,
     config,
@@ -218,18 +218,20 @@ async function runsOf(seeds: readonly TrainConfig[], sha256: string | undefined)
 }
 
 /** Returns the metrics of the run with this config; none if its folder has a run of another config. */
-async function historyOf(config: TrainConfig, sha256: string | undefined) {
+async function historyOf(config: TrainConfig, hashes: FileHashes) {
   const folder = RunFolder.open(disk, folderOf(config));
-  return (await isOf(folder, config, sha256)) ? folder.metrics() : [];
+  return (await isOf(folder, config, hashes)) ? folder.metrics() : [];
 }
 
 /**
- * True if the folder has a run of this config and of these files of the task, also if an earlier version of webgrpo wrote it. Values that
- * the run itself has set, such as a learning rate of auto, do not count.
+ * True if the folder has a run of this config and of these files, also if an earlier version of webgrpo wrote it. Values that the run itself
+ * has set, such as a learning rate of auto, do not count.
  */
-async function isOf(folder: RunFolder, asked: TrainConfig, sha256: string | undefined): Promise<boolean> {
+async function isOf(folder: RunFolder, asked: TrainConfig, hashes: FileHashes): Promise<boolean> {
   const path = folder.file('config.yaml');
-  if (!existsSync(path) || (await notedHash(folder.file('task.json'))) !== sha256) return false;
+  if (!existsSync(path)) return false;
+  const { sha256, imports } = await notedHashes(folder.file('task.json'));
+  if (sha256 !== hashes.sha256 || imports !== hashes.imports) return false;
   const config = await withRewardFiles(asked);
   const set = completedKeys(config);
   return changedKeys(await readText(path), config).every(({ key }) => set.includes(key));

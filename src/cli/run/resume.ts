@@ -19,6 +19,7 @@ import { freeName } from '../../runs/fileSystem.ts';
 import type { RunFolder } from '../../runs/runFolder.ts';
 import type { Task } from '../../tasks/task.ts';
 import { disk, readJsonFile, readText } from '../files.ts';
+import { importedHash } from '../importModule.ts';
 import { configChanges } from '../../extensions/yaml/index.ts';
 import { say } from './progress.ts';
 
@@ -91,8 +92,8 @@ export async function setLaterAside(folder: RunFolder, step: number): Promise<vo
 }
 
 /**
- * Writes the SHA-256 of the task's module or data files to task.json. Prints a warning if they have changed since the part of the run that
- * is resumed.
+ * Writes the SHA-256 of the task's module or data files, and of the files of `--import`, to task.json. Prints a warning if they have changed
+ * since the part of the run that is resumed.
  * @param from checkpoint from which the run resumes
  */
 export async function noteTask(
@@ -100,16 +101,20 @@ export async function noteTask(
   { name, sha256 }: Pick<Task, 'name' | 'sha256'>,
   from?: string,
 ): Promise<void> {
-  if (sha256 === undefined) return;
+  const imports = importedHash();
+  if (sha256 === undefined && imports === undefined) return;
   const path = folder.file('task.json');
   const earlier = from === undefined ? path : join(runFolderOfCheckpoint(from), 'task.json');
-  const before = await notedHash(earlier);
-  if (before !== undefined && before !== sha256)
-    say(
-      `the files of task ${name} have changed since the run started: SHA-256 ${sha256.slice(0, 12)}..., not ` +
-        `${before.slice(0, 12)}.... Problems that were trained on can return.`,
-    );
-  await folder.files.write(path, `${JSON.stringify({ name, sha256 }, null, 2)}\n`);
+  const before = await notedHashes(earlier);
+  sayChange(`task ${name}`, before.sha256, sha256, ' Problems that were trained on can return.');
+  sayChange('--import', before.imports, imports);
+  await folder.files.write(path, `${JSON.stringify({ name, sha256, imports }, null, 2)}\n`);
+}
+
+function sayChange(what: string, before: string | undefined, now: string | undefined, effect = ''): void {
+  if (before === undefined || now === undefined || before === now) return;
+  const [was, is] = [before, now].map((hash) => `${hash.slice(0, 12)}...`);
+  say(`the files of ${what} have changed since the run started: SHA-256 ${is}, not ${was}.${effect}`);
 }
 
 /** Prints a note if the adapters of the checkpoint `from` were trained on another base than `base`, which model.path names now. */
@@ -123,9 +128,17 @@ export async function noteBase(from: string, base: string): Promise<void> {
   );
 }
 
-/** Returns the SHA-256 in a task.json; undefined if the file does not exist. */
-export async function notedHash(path: string): Promise<string | undefined> {
-  return existsSync(path) ? ((await readJsonFile(path)) as { sha256?: string }).sha256 : undefined;
+/** SHA-256 of the code and the data of a user that a run has read. */
+export interface FileHashes {
+  /** Hash of the task's module or data files, if it has any. */
+  sha256?: string | undefined;
+  /** Hash of the files of `--import`. */
+  imports?: string | undefined;
+}
+
+/** Returns the hashes in a task.json; none if the file does not exist. */
+export async function notedHashes(path: string): Promise<FileHashes> {
+  return existsSync(path) ? ((await readJsonFile(path)) as FileHashes) : {};
 }
 
 const RESUME_KEYS = /^trainer\.resume(Mode|FromPath)?=/;

@@ -13,7 +13,7 @@ import { runOf } from './namedRun.ts';
 import { openTask } from './openTask.ts';
 import { say } from './progress.ts';
 import { runSupervised, supervisedFolder } from './supervised.ts';
-import { notedHash } from './resume.ts';
+import { notedHashes } from './resume.ts';
 
 /**
  * If `model.path` is the config of a supervised run, replaces it by the final checkpoint of that run, whose folder is next to the training
@@ -49,7 +49,7 @@ async function taskHash({ task }: SftConfig): Promise<string | undefined> {
 /** True if the existing supervised run was trained on this version of the task's files. */
 async function isOfTask(config: SftConfig, sha256: string | undefined): Promise<boolean> {
   const file = join(supervisedFolder(config), 'task.json');
-  return (await notedHash(file)) === sha256;
+  return (await notedHashes(file)).sha256 === sha256;
 }
 
 /** True if a supervised run with exactly this config and task has finished: its last checkpoint exists and is intact. */
