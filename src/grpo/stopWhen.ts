@@ -16,7 +16,7 @@ export function goalReached({ trainer }: TrainConfig, metrics: Metrics, firstSte
   const { metric, atLeast, atMost } = trainer.stopWhen;
   const value = metrics[metric];
   if (value === undefined) {
-    const expected = isEvaluation(metric) ? metrics['timing_s/testing'] !== undefined : firstStep;
+    const expected = isEvaluation(metric) ? isEvaluated(metrics) : firstStep;
     if (!expected) return undefined;
     const known = Object.keys(metrics).filter((name) => isEvaluation(name) === isEvaluation(metric));
     const hint =
@@ -46,3 +46,10 @@ export function evaluationAt({ trainer }: TrainConfig, step: number): { isDue: b
   const isEnd = step === 0 || step === totalTrainingSteps;
   return { isEnd, isDue: isEnd || (testFreq > 0 && step % testFreq === 0) };
 }
+
+/** True if the run ends after the step of a line of metrics: at its last step, or because trainer.stopWhen is reached. */
+export const isEndOfRun = (config: TrainConfig, line: Metrics): boolean =>
+  line['training/global_step'] === config.trainer.totalTrainingSteps || goalReached(config, line, false) !== undefined;
+
+/** True if a line of metrics includes those of an evaluation. */
+export const isEvaluated = (line: Metrics): boolean => line['timing_s/testing'] !== undefined;

@@ -89,17 +89,17 @@ export class GrpoTrainer {
   /**
    * Trains until totalTrainingSteps, until trainer.stopWhen is reached, or until `stop`. Throws NotFiniteError after
    * three steps in a row with numbers that were not finite.
+   * @param unevaluated metrics of the last step, if the run resumes after it to repeat an evaluation that `stop` aborted
    */
-  async fit(): Promise<FitResult> {
+  async fit(unevaluated?: Metrics): Promise<FitResult> {
     const [{ onCheckpoint }, { trainer }] = [this.#events, this.config];
     const history: Metrics[] = [];
     try {
       await checkedProblems(this.#options.task, this.config, 0);
       await this.#scored.load();
       let savedAt = performance.now();
-      const untrained = { metrics: { 'training/global_step': 0 }, samples: [] };
-      let reached =
-        this.#done === 0 && trainer.valBeforeTrain ? await this.#complete(untrained, history, false) : undefined;
+      const metrics = this.#done === 0 && trainer.valBeforeTrain ? { 'training/global_step': 0 } : unevaluated;
+      let reached = metrics && (await this.#complete({ metrics, samples: [] }, history, false));
       const firstStep = this.#done + 1;
       while (this.#done < trainer.totalTrainingSteps && reached === undefined) {
         const finished = await this.#nextStep();

@@ -6,6 +6,7 @@
 import { DeviceLostError, InputError, isA, isEngineLost, StoppedError } from '../errors.ts';
 import type { TrainConfig } from '../grpo/config/types.ts';
 import { completedConfig } from '../grpo/generate/trainingSet.ts';
+import { isEndOfRun, isEvaluated } from '../grpo/stopWhen.ts';
 import type { Metrics } from '../grpo/metrics.ts';
 import { GrpoTrainer } from '../grpo/trainer.ts';
 import type { GrpoTrainerOptions } from '../grpo/trainerOptions.ts';
@@ -147,8 +148,10 @@ export class TrainingRun<S extends RunSession = RunSession> {
   #keptAt = -Infinity;
   #keepMs = 0;
   #isDueSoon = false;
-  /** True if metrics.jsonl can lack lines of `history`, because a write has failed. */
-  #lacksLines = false;
+  /** True if metrics.jsonl can differ from `history`, because a write has failed or a line is replaced. */
+  #isOutdated = false;
+  /** Metrics of the step after which the run resumes, if the run ended there and a signal aborted its last evaluation. */
+  #unevaluated: Metrics | undefined;
 
   constructor(options: RunOptions, host: RunHost<S>) {
     const { config, from, folder, isOwn = false } = options;
@@ -228,7 +231,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
     this.written = this.written
       .then(() => task(folder))
       .catch((error: unknown) => {
-        this.#lacksLines = true;
+        this.#isOutdated = true;
         behind.onProblem(error as Error);
       });
   }
@@ -259,7 +262,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
     this.#hasHadEngine = true;
     await host.onReady?.(trainer, session);
     try {
-      const fitted = await trainer.fit();
+      const fitted = await trainer.fit(this.#unevaluated);
       await this.#keep(trainer, session);
       await host.onEnd?.(fitted, trainer);
       return fitted;
@@ -338,6 +341,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
           `the logs of ${dropped} later step${dropped === 1 ? '' : 's'} were deleted, because the run repeats them`,
         );
       if (!behind) this.#savedStep = step;
+      if (!behind) this.#takeUnevaluated(step);
     } else {
       const { moved } = await RunFolder.create(files, path, config);
       if (moved) this.#note(`an earlier run of that name was renamed to ${moved}`);
@@ -353,6 +357,17 @@ export class TrainingRun<S extends RunSession = RunSession> {
     this.kept = await KeptCheckpoints.open(folder, config.trainer, { history: this.history, passing });
   }
 
+  /** Takes the line of `step` out of the history if the evaluation that ends the run is missing in it. The trainer then logs the line again. */
+  #takeUnevaluated(step: number): void {
+    const last = this.history.at(-1);
+    const isUnevaluated =
+      last?.['training/global_step'] === step && !isEvaluated(last) && isEndOfRun(this.config, last);
+    this.#unevaluated = isUnevaluated ? this.history.pop() : undefined;
+    if (!isUnevaluated) return;
+    this.#isOutdated = true;
+    this.#note(`step ${step} lacks the evaluation that ends the run, which is done now`);
+  }
+
   async #onStep(trainer: GrpoTrainer, session: S, done: Omit<LoggedStep, 'tries' | 'at'>): Promise<void> {
     const { metrics, samples } = done;
     const { behind } = this.#options;
@@ -361,8 +376,8 @@ export class TrainingRun<S extends RunSession = RunSession> {
     const logged = { ...done, tries, at: performance.now() };
     await this.write(async (folder) => {
       this.history.push(metrics);
-      await (this.#lacksLines ? folder.writeMetrics(this.history) : folder.appendMetrics(metrics));
-      this.#lacksLines = false;
+      await (this.#isOutdated ? folder.writeMetrics(this.history) : folder.appendMetrics(metrics));
+      this.#isOutdated = false;
       await this.#host.log?.(folder, logged);
     });
     if (behind ? this.#isDue(step) : this.kept?.isBest(metrics)) await this.#keep(trainer, session);
@@ -390,9 +405,10 @@ export class TrainingRun<S extends RunSession = RunSession> {
   async #keep(trainer: GrpoTrainer, session: S, passing = false, made?: Checkpoint): Promise<void> {
     const { behind, folder } = this.#options;
     const { step } = trainer.state;
+    if (step === this.keptStep) return this.kept?.prune(); // a repeated evaluation can have made it the best
     // A run that does not wait for its files saves nothing before its first step, because resuming from that state would be the same as
     // a new start.
-    if (step === this.keptStep || (behind && (step === 0 || this.#isTooLarge(session, behind)))) return;
+    if (behind && (step === 0 || this.#isTooLarge(session, behind))) return;
     const start = performance.now();
     const checkpoint = made ?? (await trainer.checkpoint());
     if (behind) this.#from = checkpoint;

@@ -13,6 +13,7 @@ import { passInterval } from '../../src/report/passInterval.ts';
 import type { EngineSpec } from '../../src/workers/engineSpec.ts';
 import { planMemory } from '../../src/workers/memoryPlan.ts';
 import { metricsIn, RunningCommand, scriptedEngines, webgrpo } from '../commandLine.ts';
+import { TestGate } from '../scripted/gate.ts';
 
 const isFull = process.env['FULL_TESTS'] === '1';
 const root = mkdtempSync(join(tmpdir(), 'webgrpo-named-'));
@@ -353,6 +354,25 @@ test('compare: a complete run is not run again if its config has a removed key, 
   const filtered = await start(...args, 'actor.optim.lr=1e-4', 'data.filterOverlongPrompts=true');
   expect(filtered.told).not.toContain('is complete');
   expect(table()).not.toMatch(/held-out problem|\| \d\.\d+ to \d\.\d+ \|/); // the number of evaluated problems is unknown
+});
+
+test('compare: Ctrl-C in the last evaluation of a run ends the comparison, and the same command evaluates that run', async () => {
+  const out = mkdtempSync(join(root, 'compared-'));
+  const args = ['compare', run, '--algorithms', 'grpo', '--seeds', '2', '--out', out, 'trainer.totalTrainingSteps=1'];
+  const gate = new TestGate();
+  gate.upTo(0);
+  const compared = new RunningCommand(args, { createEngine: scriptedEngines(gate) });
+  await gate.held('update');
+  gate.upTo(0, 'turn');
+  gate.upTo(Infinity);
+  await gate.held('turn');
+  compared.signal('SIGINT');
+  gate.open();
+  expect([(await compared.done).status, existsSync(join(out, 'grpo-seed-2'))]).toEqual([3, false]);
+  const { status, stdout, told } = await start(...args);
+  expect([status, metricsIn(join(out, 'grpo-seed-1')).length], told).toEqual([0, 1]);
+  expect(stdout).toMatch(/^\| grpo \| [^|]+ \| 2 \| - \| 0\.\d+ \(/m);
+  expect(metricsIn(join(out, 'grpo-seed-1'))[0]).toHaveProperty('timing_s/testing');
 });
 
 test('compare: a run of other files of the task or of --import is run again', async () => {

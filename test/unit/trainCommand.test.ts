@@ -46,8 +46,9 @@ const stepsOf = (run: string) => metricsOf(run).map((line) => line['training/glo
 const checkpointsOf = (run: string) => readdirSync(inRun(run, 'checkpoints')).sort();
 const eventFiles = (run: string) => readdirSync(inRun(run)).filter((name) => name.includes('tfevents'));
 
-test('Ctrl-C ends an evaluation; a resumed run repeats the one of step 0, but not one of a later step', async () => {
+test('Ctrl-C ends an evaluation; a resumed run repeats the one of step 0 and of the last step, but no other', async () => {
   const settings = ['trainer.totalTrainingSteps=2', 'trainer.testFreq=1', 'trainer.valBeforeTrain=true'];
+  const best = ['trainer.metricForBestModel=val-core/gsm8k-tool/acc/mean@1', 'trainer.logger=[jsonl, csv]'];
   const gate = new TestGate();
   const stopIn = async (run: RunningCommand) => {
     await gate.held('turn');
@@ -73,9 +74,23 @@ test('Ctrl-C ends an evaluation; a resumed run repeats the one of step 0, but no
   expect(evaluatedSteps('evaluated')).toEqual([0]);
   expect(stepsOf('evaluated')).toEqual([0, 1]);
 
-  expect((await train('name=evaluated', ...settings, 'trainer.resumeMode=auto')).status).toBe(0);
+  const atEnd = start(['name=evaluated', ...settings, 'trainer.resumeMode=auto', ...best], gate);
+  gate.upTo(0);
+  await gate.held('update');
+  gate.upTo(0, 'turn');
+  gate.upTo(Infinity);
+  const { status, stdout } = await stopIn(atEnd);
+  expect([status, stepsOf('evaluated')]).toEqual([3, [0, 1, 2]]);
+  expect(stdout).toMatch(/^ +pass@1 +\d\.\d+ +-$/m);
+  expect(evaluatedSteps('evaluated')).toEqual([0]);
+
+  const { said, ...ended } = await train('name=evaluated', ...settings, 'trainer.resumeMode=auto', ...best);
+  expect(ended.status).toBe(0);
+  expect(said).toContain('step 2 lacks the evaluation that ends the run, which is done now');
+  expect(JSON.parse(readFileSync(inRun('evaluated', 'best.json'), 'utf8'))).toMatchObject({ step: 2 });
   expect((await train('name=whole', ...settings)).status).toBe(0);
   expect(evaluatedSteps('evaluated')).toEqual([0, 2]);
+  expect(readFileSync(inRun('evaluated', 'metrics.csv'), 'utf8').trim().split('\n')).toHaveLength(1 + 3);
   const withoutValues = (name: string) => metricsOf(name).filter((line) => line['training/global_step'] !== 1);
   expect(withoutTimes(withoutValues('evaluated'))).toEqual(withoutTimes(withoutValues('whole')));
 });
@@ -461,7 +476,7 @@ test.each([
   },
 );
 
-test('a warm start whose checkpoint is damaged is trained again; one that does not fit on the disk changes nothing', async () => {
+test('a warm start that is stopped in its last step is complete; a damaged one is trained again; one without space changes nothing', async () => {
   const source = join(mkdtempSync(join(tmpdir(), 'webgrpo-warm-')), 'sft.yaml');
   const yaml =
     'name: warm\nmodel: { path: checkpoints/gsm8k-tool }\ndata: { trainBatchSize: 1 }\noptim: { lrWarmupSteps: 0 }\ntrainer: { totalTrainingSteps: 1 }\n';
@@ -471,7 +486,15 @@ test('a warm start whose checkpoint is damaged is trained again; one that does n
     expect(status).toBe(0);
     return said.find((line) => line.startsWith('warm start: '))!;
   };
-  expect(await warmed()).toMatch(/sft\.yaml first$/);
+  const gate = new TestGate();
+  gate.upTo(0);
+  const running = start(['name=warmed', `model.path=${source}`], gate);
+  await gate.held('update');
+  running.signal('SIGINT');
+  gate.open();
+  const stopped = await running.done;
+  expect(stopped.said.at(-1)).toMatch(/^Stopped after step 1 of 1 of the supervised run\..* but was not evaluated\.$/);
+  expect([stopped.status, existsSync(inRun('warmed'))]).toEqual([3, false]);
   expect(await warmed()).toMatch(/made earlier by/);
   const weights = inRun('warm', 'checkpoints', 'step-1', 'model.safetensors');
   const bytes = readFileSync(weights);

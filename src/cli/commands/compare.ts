@@ -9,7 +9,7 @@ import { RECIPES } from '../../grpo/config/recipes.ts';
 import { show, valueAt } from '../../grpo/config/tree.ts';
 import { batchTable } from '../../grpo/config/rules.ts';
 import { completedKeys } from '../../grpo/generate/trainingSet.ts';
-import { goalReached } from '../../grpo/stopWhen.ts';
+import { isEndOfRun, isEvaluated } from '../../grpo/stopWhen.ts';
 import { InputError } from '../../errors.ts';
 import { numberFlag, oneFile } from '../args.ts';
 import { newestCheckpoint } from '../../runs/checkpointFolder.ts';
@@ -152,8 +152,7 @@ async function stateOf(config: TrainConfig, hashes: FileHashes): Promise<string 
   const folder = RunFolder.open(disk, folderOf(config));
   if (!(await isOf(folder, config, hashes))) return undefined;
   const last = (await folder.metrics()).at(-1);
-  const done = last && last['training/global_step'] >= config.trainer.totalTrainingSteps;
-  if (done || (last && goalReached(config, last, false) !== undefined)) return 'complete';
+  if (last && isEndOfRun(config, last) && isEvaluated(last)) return 'complete';
   const newest = await newestCheckpoint(disk, folder.path);
   return newest && existsSync(join(newest, 'trainer_state.json')) ? newest : undefined;
 }

@@ -32,6 +32,7 @@ import { openTrackers, type Tracker } from './trackers.ts';
 /** Result of a run. */
 export interface FinishedRun {
   summary: RunSummary;
+  /** True if a signal asked the run to stop, in its last step too. */
   stopped: boolean;
   best: BestCheckpoint | undefined;
   /** See FitResult. */
@@ -85,7 +86,12 @@ class ShownRun implements RunHost<RunSession> {
   async train(): Promise<FinishedRun> {
     const { session, stopped, warnings } = await this.#run.run();
     await session.close();
-    return { stopped, summary: summarizeRun(this.#run.history), best: this.#run.kept?.best, warnings };
+    return {
+      stopped: stopped || this.#run.isStopping,
+      summary: summarizeRun(this.#run.history),
+      best: this.#run.kept?.best,
+      warnings,
+    };
   }
 
   async open(aborted: Promise<never>): Promise<RunSession> {

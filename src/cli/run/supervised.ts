@@ -180,10 +180,14 @@ async function runSft(
     const weights = await engine.model.exportWeights();
     model.weights = weights;
     await writeCheckpoint(folder.files, folder.checkpoint(losses.length), modelFiles({ ...model, weights }));
-    if (losses.length < trainer.totalTrainingSteps)
+    const isDone = losses.length === trainer.totalTrainingSteps;
+    if (stopped)
       throw new StoppedError(
         `Stopped after step ${losses.length} of ${trainer.totalTrainingSteps} of the supervised run. Its model is in ` +
-          `${folder.checkpoint(losses.length)}. A supervised run cannot resume: the same command restarts it.`,
+          `${folder.checkpoint(losses.length)}. ` +
+          (isDone
+            ? 'It is complete, but was not evaluated.'
+            : 'A supervised run cannot resume: the same command restarts it.'),
       );
     const logEvaluation = async (evaluated: Metrics) => {
       const metrics = { 'training/global_step': losses.length, ...evaluated };
