@@ -208,9 +208,10 @@ export class ChatTokenizer {
   encodeChat(messages: ChatMessage[], options: ChatOptions = {}): Uint32Array {
     return this.once(JSON.stringify(['chat', messages, options]), () => {
       const trusted = options.trusted === false ? [] : TRUSTED_ROLES;
-      return Uint32Array.from(
-        this.encodeRendered(messages, (safe) => this.applyChatTemplate(safe, options), { trusted }),
-      );
+      const { tools = [] } = options;
+      const render = (safe: ChatMessage[], safeTools: unknown[]) =>
+        this.applyChatTemplate(safe, { ...options, tools: safeTools });
+      return Uint32Array.from(this.encodeRendered(messages, render, { trusted, tools }));
     });
   }
 
@@ -360,26 +361,35 @@ export class ChatTokenizer {
 
   /**
    * Encodes rendered messages such that no untrusted text becomes a control token, neither on its own nor joined with a
-   * neighbouring text. If no untrusted text contains a part of a control token's name, the messages are rendered only
-   * once.
+   * neighbouring text. Descriptions of tools are untrusted: a server can have written them. If no untrusted text contains
+   * a part of a control token's name, the messages are rendered only once.
    */
   private encodeRendered(
     messages: ChatMessage[],
-    render: (messages: ChatMessage[]) => string,
-    { trusted = TRUSTED_ROLES, isStart = true }: { trusted?: readonly string[]; isStart?: boolean } = {},
+    render: (messages: ChatMessage[], tools: unknown[]) => string,
+    {
+      trusted = TRUSTED_ROLES,
+      isStart = true,
+      tools = [],
+    }: { trusted?: readonly string[]; isStart?: boolean; tools?: unknown[] } = {},
   ): number[] {
     const foreign = messages.filter(({ role }) => !trusted.includes(role));
-    const texts = foreign.flatMap(textsOf);
+    const { texts, keys } = textsOf(foreign, tools);
     const length = texts.reduce((sum, text) => sum + text.length, 0);
     if (length > MAX_CHARACTERS) throw tooLong(length);
-    const isHostile = texts.some((text) => this.control.occurIn(text));
+    const isHostile = [...texts, ...keys].some((text) => this.control.occurIn(text));
     if (!isHostile && !texts.some((text) => this.control.touch(text)))
-      return this.encodeOpen(render(messages), isStart);
-    const hidden = new HiddenTexts(messages.flatMap(textsOf).join(''));
+      return this.encodeOpen(render(messages, tools), isStart);
+    const all = textsOf(messages, tools);
+    const hidden = new HiddenTexts([...all.texts, ...all.keys].join(''));
     const hide = (text: string) => this.control.hide(text, hidden);
-    const text = render(messages.map((m) => (foreign.includes(m) ? inMessage(m, hide) : m)));
+    const hideKey = (key: string) => this.control.hideNames(key, hidden); // templates read other keys by their names
+    const text = render(
+      messages.map((m) => (foreign.includes(m) ? inMessage(m, hide, hideKey) : m)),
+      inTexts(tools, hide, hideKey),
+    );
     if (!isHostile) {
-      const open = render(messages);
+      const open = render(messages, tools);
       if (String(this.control.namesIn(open)) === String(this.control.namesIn(text)))
         return this.encodeOpen(open, isStart);
     }
@@ -456,19 +466,25 @@ function unusedText(text: string, beside: unknown): string {
   return all.includes(text) ? unusedText(`${text}-`, beside) : text;
 }
 
-/** Returns every text of a message that a template can write: its content, its role if unknown, and similar fields. */
-function textsOf(message: ChatMessage): string[] {
-  const texts: string[] = [];
-  inMessage(message, (text) => {
-    texts.push(text);
+/** Returns every text and key of messages and tools that a template can write: contents, roles if unknown, and similar fields. */
+function textsOf(messages: ChatMessage[], tools: unknown[]): { texts: string[]; keys: string[] } {
+  const [texts, keys]: string[][] = [[], []];
+  const into = (list: string[]) => (text: string) => {
+    list.push(text);
     return text;
-  });
-  return texts;
+  };
+  for (const message of messages) inMessage(message, into(texts), into(keys));
+  inTexts(tools, into(texts), into(keys));
+  return { texts, keys };
 }
 
-function inMessage(message: ChatMessage, change: (text: string) => string): ChatMessage {
+function inMessage(
+  message: ChatMessage,
+  change: (text: string) => string,
+  changeKey: (key: string) => string,
+): ChatMessage {
   const { role, ...rest } = message;
-  return { role: KNOWN_ROLES.includes(role) ? role : change(role), ...inTexts(rest, change) };
+  return { role: KNOWN_ROLES.includes(role) ? role : change(role), ...inTexts(rest, change, changeKey) };
 }
 
 /**

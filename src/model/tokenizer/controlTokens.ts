@@ -55,9 +55,14 @@ export class ControlTokens {
     return this.ids.has(id);
   }
 
+  /** Hides each control token's name in the text. */
+  hideNames(text: string, hidden: HiddenTexts): string {
+    return this.hostile ? text.replace(this.hostile, (name) => hidden.hide(name)) : text;
+  }
+
   /** Hides each control token's name in the text, and each part of a name at the text's ends. */
   hide(text: string, hidden: HiddenTexts): string {
-    const inside = this.hostile ? text.replace(this.hostile, (name) => hidden.hide(name)) : text;
+    const inside = this.hideNames(text, hidden);
     return this.edges(inside).reduceRight(
       (kept, [from, to]) => kept.slice(0, from) + hidden.hide(kept.slice(from, to)) + kept.slice(to),
       inside,
@@ -198,10 +203,11 @@ export function withoutAddedTokens(
   return plain;
 }
 
-/** Returns a copy of a JSON value in which `change` has been applied to each text. */
-export function inTexts<T>(value: T, change: (text: string) => string): T {
+/** Returns a copy of a JSON value in which `change` has been applied to each text, and `changeKey` to each key. */
+export function inTexts<T>(value: T, change: (text: string) => string, changeKey: (key: string) => string): T {
   if (typeof value === 'string') return change(value) as T;
   if (typeof value !== 'object' || value === null) return value;
-  if (Array.isArray(value)) return value.map((item: unknown) => inTexts(item, change)) as T;
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, inTexts(item, change)])) as T;
+  if (Array.isArray(value)) return value.map((item: unknown) => inTexts(item, change, changeKey)) as T;
+  const entries = Object.entries(value).map(([key, item]) => [changeKey(key), inTexts(item, change, changeKey)]);
+  return Object.fromEntries(entries) as T;
 }
