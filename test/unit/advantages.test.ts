@@ -76,7 +76,9 @@ describe('outcome estimators', () => {
 
   test('grpo pass@k: only the best learns', () => {
     close(grpoPassk([1, 3, 2], [0, 0, 0]), [0, 1 / (1 + 1e-6), 0]);
-    close(grpoPassk([1, 3, 2], [0, 0, 0], false), [0, 1, 0]);
+    close(grpoPassk([1, 3, 2], [0, 0, 0], 'none'), [0, 1, 0]);
+    const batch = grpoPassk([1, 0, 5, 0], [0, 0, 1, 1], 'batch'); // one divisor for both groups
+    expect(batch[2]).toBeCloseTo(5 * batch[0], 12);
     expect(() => grpoPassk([1], [0])).toThrow('grpo_passk needs at least 2 samples per group. Raise rollout.n.');
   });
 

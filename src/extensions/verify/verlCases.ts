@@ -228,7 +228,7 @@ function advantagesOf(entry: Json, masks: number[][]): Float64Array[] | null {
     case 'opo':
       return broadcast(opo(rewards, groups, lengths), masks);
     case 'grpo_passk':
-      return broadcast(grpoPassk(rewards, groups, scale === 'group'), masks);
+      return broadcast(grpoPassk(rewards, groups, scale), masks);
     case 'gpg':
       return broadcast(gpg(rewards, groups), masks);
     case 'reinforce_plus_plus_baseline':

@@ -98,7 +98,7 @@ export const ADVANTAGE_ESTIMATORS = {
     return advantages.map((values, s) => values.map((a, t) => (masks[s][t] === 0 ? 0 : a)));
   },
   grpo_passk: ({ rewards, groups, masks }, { scaleRewards }) =>
-    broadcast(grpoPassk(rewards, groups, scaleRewards !== 'none'), masks),
+    broadcast(grpoPassk(rewards, groups, scaleRewards), masks),
   gpg: ({ rewards, groups, masks }) => broadcast(gpg(rewards, groups), masks),
   gdpo: ({ components, groups, masks }, { rewardWeights, scaleRewards }) =>
     gdpo(need(components, 'gdpo', 'components'), groups, masks, rewardWeights, scaleRewards),

@@ -78,13 +78,19 @@ export function grpo(
   groups: ArrayLike<GroupId>,
   scale: ScaleRewards = 'group',
 ): Float64Array {
-  const all = Array.from(rewards).filter((r) => !Number.isNaN(r));
-  const batchStd = std(all);
+  const divisorOf = divisors(rewards, scale);
   return perGroup(rewards, groups, (rs) => {
     const [center, spread] = rs.length === 1 ? [0, 1] : [mean(rs), std(rs)];
-    const divisor = scale === 'none' ? 1 : (scale === 'batch' ? batchStd : spread) + EPSILON;
+    const divisor = divisorOf(spread);
     return rs.map((r) => (r - center) / divisor);
   });
+}
+
+/** Returns the divisor of a group's advantages as a function of the group's standard deviation. */
+function divisors(rewards: ArrayLike<number>, scale: ScaleRewards): (spread: number) => number {
+  if (scale === 'none') return () => 1;
+  const batchStd = std(Array.from(rewards).filter((r) => !Number.isNaN(r)));
+  return (spread) => (scale === 'batch' ? batchStd : spread) + EPSILON;
 }
 
 /**
@@ -111,16 +117,21 @@ export function opo(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>, leng
 }
 
 /**
- * GRPO pass@k (arXiv:2503.19595): only the best sample of a group has an advantage: (best - second) / (std + 1e-6), or
- * best - second if scaling is off. Throws for a group of one, as verl does.
+ * GRPO pass@k (arXiv:2503.19595): only the best sample of a group has an advantage: best - second, divided as by `grpo`.
+ * Throws for a group of one, as verl does.
  */
-export function grpoPassk(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>, normByStd = true): Float64Array {
+export function grpoPassk(
+  rewards: ArrayLike<number>,
+  groups: ArrayLike<GroupId>,
+  scale: ScaleRewards = 'group',
+): Float64Array {
+  const divisorOf = divisors(rewards, scale);
   return perGroup(rewards, groups, (rs) => {
     if (rs.length < 2) throw new RangeError('grpo_passk needs at least 2 samples per group. Raise rollout.n.');
     const order = rs.map((_, k) => k).sort((a, b) => rs[b] - rs[a]);
     const gap = rs[order[0]] - rs[order[1]];
     const advantages = rs.map(() => 0);
-    advantages[order[0]] = normByStd ? gap / (std(rs) + EPSILON) : gap;
+    advantages[order[0]] = gap / divisorOf(std(rs));
     return advantages;
   });
 }
