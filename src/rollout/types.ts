@@ -29,7 +29,7 @@ export interface SamplingParams {
   maxNewTokens: number;
   /** Ids of tokens that end the turn. The token that ended it is part of the turn. */
   stopTokenIds: number[];
-  /** Minimum number of tokens of the turn before a stop token is allowed; 0 = off. Ignored with `requiredCalls` or `jsonSchema`. */
+  /** Minimum number of tokens of the turn before a stop token is allowed; 0 = off. Ignored if a constraint allows no free text after a call. */
   minNewTokens?: number;
   /** Repetition penalty. A value above 1 makes tokens less likely that are in the context or in this turn; 1 = off. */
   repetitionPenalty?: number;

@@ -50,6 +50,13 @@ describe('a complete sample', () => {
     expect(trajectory).toMatchObject({ stopReason: 'completed', numTurns: 1, numToolCalls: 0 });
   });
 
+  test('with multiTurn.enable off, a call is plain text and ends nothing', async () => {
+    const limits = { maxAssistantTurns: 1, maxToolCalls: 0 };
+    const { trajectory, messages } = await run([CALL], { limits });
+    expect(trajectory).toMatchObject({ stopReason: 'completed', numTurns: 1, numToolCalls: 0 });
+    expect(messages.map(({ content }) => content)).toEqual([CALL]);
+  });
+
   test('two calls in one turn run concurrently, and their outputs are in order', async () => {
     const log: string[] = [];
     const second = deferred<void>();
@@ -209,6 +216,19 @@ describe('every limit has its stop reason', () => {
     const { trajectory } = await run([], { engine });
     expect(trajectory.stopReason).toBe('aborted');
     expect(trajectory.responseIds.length).toBeGreaterThan(0);
+  });
+
+  test('a turn that was aborted before its first token is no turn, and adds no message', async () => {
+    const engine = new ScriptedTurns([CALL, '#### 4']);
+    const generate = engine.generate.bind(engine);
+    engine.generate = async (request) => {
+      const generation = await generate(request);
+      const none = { tokenIds: new Uint32Array(0), logProbs: new Float32Array(0), stopReason: 'aborted' as const };
+      return engine.requests.length === 2 ? none : generation;
+    };
+    const { trajectory, messages, turnRewards } = await run([], { engine });
+    expect(trajectory).toMatchObject({ stopReason: 'aborted', numTurns: 1 });
+    expect([turnRewards.length, messages.findLast(({ role }) => role === 'assistant')?.content]).toEqual([1, CALL]);
   });
 });
 

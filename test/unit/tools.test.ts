@@ -549,6 +549,11 @@ describe('agent loops', () => {
     [{ topK: -1 }, 'generate() was given topK -1; allowed: integers of at least 0.'],
     [{ topP: 0 }, 'generate() was given topP 0; allowed: 0.000001 to 1.'],
     [{ minP: NaN }, 'generate() was given minP NaN; allowed: 0 to 1.'],
+    [{ stop: [''] }, 'generate() was given a setting that is not allowed: A stop string is empty'],
+    [{ repetitionPenalty: 0 }, 'repetitionPenalty is 0. It must be above 0, and 1 is off.'],
+    [{ presencePenalty: NaN }, 'presencePenalty is NaN. It must be a finite number, and 0 is off.'],
+    [{ frequencyPenalty: Infinity }, 'frequencyPenalty is Infinity. It must be a finite number, and 0 is off.'],
+    [{ logitBias: [[1e6, 1]] }, 'logitBias names token 1000000; the vocabulary has 0 to'],
   ])('a turn cannot have %o', async (sampling, message) => {
     registerAgentLoop(
       'refused',

@@ -21,6 +21,10 @@ import { Episode } from '../tools/episode.ts';
 import { type StateOwner, ToolStates } from '../tools/states.ts';
 import type { GenerateRequest, Generation, SamplingParams, StopReason, Trajectory } from '../types.ts';
 
+/** True for a turn that was aborted before its first token. It does not count as a turn, and adds no message. */
+const isUnstarted = ({ stopReason, tokenIds }: Generation): boolean =>
+  stopReason === 'aborted' && tokenIds.length === 0;
+
 /** A sample in flight, as an agent loop sees and controls it. */
 export class AgentSample {
   /** Problem, tools and limits of the sample. */
@@ -112,7 +116,7 @@ export class AgentSample {
    * same turn continues, and the result is the whole turn. Throws InputError for a setting that a turn must not change; see TurnSampling.
    */
   async generate(turn: TurnSampling = {}): Promise<Turn> {
-    const sampling = turnSampling(this.input.sampling, turn);
+    const sampling = turnSampling(this.input.sampling, turn, this.input.tokenizer.vocabSize);
     if (this.#signal.aborted) return { content: '', finishReason: 'stop', calls: [], stop: this.endReason };
     const budget = this.tokensLeft;
     const before = this.#unfinished?.tokenIds.length ?? 0;
@@ -120,6 +124,7 @@ export class AgentSample {
     const generation = await this.#generate(budget, sampling);
     const { stopReason } = generation;
     const added = generation.tokenIds.length - before;
+    if (isUnstarted(generation)) return { content: '', finishReason: 'stop', calls: [], stop: this.endReason };
     const { content } = this.#lastTurn;
     const cut = stopReason === 'length';
     const ended = { content, finishReason: cut ? ('length' as const) : ('stop' as const), calls: [] };
@@ -266,7 +271,8 @@ export class AgentSample {
   }
 
   async #generate(budget: number, sampling: SamplingParams): Promise<Generation> {
-    const { requestId, key, tools, constrainToolCalls, toolParser = parseHermes, onTokens } = this.input;
+    const { requestId, key, constrainToolCalls, toolParser = parseHermes, onTokens } = this.input;
+    const tools = this.#callable;
     const continued = this.#unfinished;
     const numTurns = continued ? this.numTurns - 1 : this.numTurns;
     const before = continued?.tokenIds.length ?? 0;
@@ -293,6 +299,7 @@ export class AgentSample {
     this.#note('generate', start);
     for (const { kind, start: from, end, gpuMs } of generation.spans ?? [])
       this.#tell({ kind, start: start + from, end: start + end, ...(gpuMs !== undefined && { gpuMs }) });
+    if (isUnstarted(generation)) return generation;
     if (generation.tokenIds.length > 0 && (length === 0 || drawnLength < length)) this.turnRewards.push(0);
     if (continued) this.#tokens.cutTo(length - before);
     else this.#counts.numTurns++;
@@ -318,10 +325,16 @@ export class AgentSample {
     }
   }
 
-  /** Control token that the model writes after a turn's calls, if the call format has one and the sample has tools. */
+  /** Tools that the sample can call: none if `limits` allow no call, so that a call is plain text. */
+  get #callable(): AgentLoopInput['tools'] {
+    const { tools, limits } = this.input;
+    return limits.maxToolCalls === 0 ? [] : tools;
+  }
+
+  /** Control token that the model writes after a turn's calls, if the call format has one and the sample can call tools. */
   get #stopToken(): string | undefined {
-    const { tools, toolParser = parseHermes } = this.input;
-    return tools.length > 0 ? toolParser.stopToken : undefined;
+    const { toolParser = parseHermes } = this.input;
+    return this.#callable.length > 0 ? toolParser.stopToken : undefined;
   }
 
   #stopTokenIds({ stopTokenIds }: SamplingParams): number[] {
@@ -351,7 +364,8 @@ export class AgentSample {
   }
 
   #parse(content: string): ToolCall[] {
-    const { tools, toolParser = parseHermes } = this.input;
+    const { toolParser = parseHermes } = this.input;
+    const tools = this.#callable;
     if (tools.length === 0) return [];
     const start = performance.now();
     const calls = parsedBy(toolParser, content, tools);

@@ -1,6 +1,8 @@
 /** Sampling settings that one turn of an agent loop can change. */
 
-import { InputError } from '../../errors.ts';
+import { describe, InputError } from '../../errors.ts';
+import { checkAdjusted } from '../decode/adjustedDraws.ts';
+import { checkStopStrings } from '../decode/stopStrings.ts';
 import type { SamplingParams } from '../types.ts';
 
 const TURN_KEYS = [
@@ -26,9 +28,9 @@ export type TurnSampling = Partial<Pick<SamplingParams, (typeof TURN_KEYS)[numbe
 
 /**
  * Returns the run's sampling with a turn's changes; a key that is undefined changes nothing. Throws InputError for a key that a turn must
- * not set, or for a number outside of its range.
+ * not set, or for a value that the engine would refuse.
  */
-export function turnSampling(run: SamplingParams, given: TurnSampling): SamplingParams {
+export function turnSampling(run: SamplingParams, given: TurnSampling, vocabSize: number): SamplingParams {
   const turn: TurnSampling = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
   const refused = Object.keys(turn).find((key) => !(TURN_KEYS as readonly string[]).includes(key));
   if (refused !== undefined)
@@ -54,6 +56,12 @@ export function turnSampling(run: SamplingParams, given: TurnSampling): Sampling
     const value = turn[key];
     if (value !== undefined && !(value >= least && value <= 1))
       throw new InputError(`generate() was given ${key} ${value}; allowed: ${least} to 1.`);
+  }
+  try {
+    checkStopStrings(turn.stop ?? []);
+    checkAdjusted(turn, vocabSize);
+  } catch (error) {
+    throw new InputError(`generate() was given a setting that is not allowed: ${describe(error)}`);
   }
   return { ...run, ...turn, maxNewTokens: Math.min(run.maxNewTokens, turn.maxNewTokens ?? Infinity) };
 }

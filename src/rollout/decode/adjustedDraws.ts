@@ -52,10 +52,13 @@ export function isAdjusted(s: SamplingParams): boolean {
 }
 
 /** Throws RangeError for settings that the kernels do not support. */
-export function checkAdjusted(s: SamplingParams, vocabSize: number): void {
+export function checkAdjusted(s: Partial<SamplingParams>, vocabSize: number): void {
   const { repetitionPenalty = 1, logitBias = [], topLogprobs = 0 } = s;
   if (!(repetitionPenalty > 0))
     throw new RangeError(`repetitionPenalty is ${repetitionPenalty}. It must be above 0, and 1 is off.`);
+  for (const key of ['presencePenalty', 'frequencyPenalty'] as const)
+    if (!Number.isFinite(s[key] ?? 0))
+      throw new RangeError(`${key} is ${s[key]}. It must be a finite number, and 0 is off.`);
   if (logitBias.length > MAX_BIASES)
     throw new RangeError(`logitBias has ${logitBias.length} entries. At most ${MAX_BIASES} are allowed.`);
   const outside = logitBias.find(([token]) => !Number.isInteger(token) || token < 0 || token >= vocabSize);

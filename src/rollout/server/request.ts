@@ -40,13 +40,15 @@ export function checkRequest(request: GenerateRequest, sizes: DecoderSizes, voca
 }
 
 /**
- * Returns the request with maxNewTokens limited to the space in its slot. A turn that must be calls or JSON has no minNewTokens: after its
- * last byte, the end token is the only one that is allowed.
+ * Returns the request with maxNewTokens limited to the space in its slot. A turn has no minNewTokens if its grammar allows no free text after
+ * calls or JSON: after the last byte, only end tokens are allowed, or another call.
  */
 export function servedRequest(request: GenerateRequest, slotCapacity: number): GenerateRequest {
   const { contextIds, promptLength, sampling } = request;
   const room = slotCapacity - (contextIds.length - promptLength);
   const maxNewTokens = Math.max(1, Math.min(sampling.maxNewTokens, room));
-  const isWhole = sampling.requiredCalls !== undefined || sampling.jsonSchema !== undefined;
+  const { requiredCalls, jsonSchema, toolCalls, toolCallFormat } = sampling;
+  const isWhole =
+    requiredCalls !== undefined || jsonSchema !== undefined || (toolCalls && toolCallFormat === 'llama3_json');
   return { ...request, sampling: { ...sampling, maxNewTokens, ...(isWhole && { minNewTokens: 0 }) } };
 }
