@@ -22,8 +22,8 @@ export function solveWordProblem(prompt: string): readonly string[] | undefined 
     const found = pattern.exec(prompt)?.groups;
     if (!found) continue;
     const program = steps.map((step) => step.replace(/\{(\w)\}/g, (_, name: string) => found[name]));
-    const { calls, final } = demonstration({ id: '', messages: [], answer: '', program }, keyedRng('solved'));
-    return [...calls.map(({ expression }) => calculatorCall(expression)), final];
+    const { calls } = demonstration({ id: '', messages: [], answer: '', program }, keyedRng('solved'));
+    return [...calls.map(({ expression }) => calculatorCall(expression)), `#### ${calls.at(-1)?.result}`];
   }
   return undefined;
 }
