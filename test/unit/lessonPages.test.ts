@@ -1,9 +1,11 @@
 /** Tests the pages around the lessons: contents, questions, schedule and class board. */
 
 import { readdirSync, readFileSync } from 'node:fs';
-import { expect, test } from 'vitest';
+import { resolve } from 'node:path';
+import { expect, test, vi } from 'vitest';
 import { bandOf, curveOf, inWords, MOST, readLinks } from '../../demo/lessons/board/board.ts';
 import { boardPlot, runPlot } from '../../demo/lessons/kit/plot.ts';
+import type * as progressOf from '../../demo/lessons/kit/progress.ts';
 import { QUESTIONS } from '../../demo/lessons/questions.ts';
 import { encodeResult } from '../../demo/state/address/share.ts';
 import { lessonPages, lessons, lessonStills } from '../../scripts/lib/lessons.mjs';
@@ -102,4 +104,33 @@ test('each lesson links the next, the last one the questions, and no other page 
     '../index.html#questions',
   ]);
   expect(await linked('teach')).toBeUndefined();
+});
+
+test('pages that are open at once keep the progress of each other, also without storage', async () => {
+  const stored = new Map<string, string>();
+  const listeners: [string, (event: object) => void][] = [];
+  const storage = {
+    getItem: (key: string) => stored.get(key) ?? null,
+    setItem: (key: string, value: string) => void stored.set(key, value),
+    removeItem: (key: string) => void stored.delete(key),
+  };
+  vi.stubGlobal('localStorage', storage);
+  vi.stubGlobal('addEventListener', (...of: (typeof listeners)[number]) => void listeners.push(of));
+  const open = async (page: string): Promise<typeof progressOf> =>
+    import(/* @vite-ignore */ `${resolve('demo/lessons/kit/progress.ts')}?page=${page}`);
+  const [a, b] = [await open('a'), await open('b')];
+  a.keep('solved', '1.1', true);
+  b.keep('solved', '2.1', true);
+  expect((await open('c')).progress.value.solved).toEqual({ '1.1': true, '2.1': true });
+  expect(a.progress.value.solved).toEqual({ '1.1': true });
+  for (const [type, tell] of listeners) if (type === 'pageshow') tell({ persisted: true });
+  expect(a.progress.value.solved).toEqual({ '1.1': true, '2.1': true });
+  b.forget();
+  for (const [type, tell] of listeners) if (type === 'storage') tell({});
+  expect(a.progress.value.solved).toEqual({});
+  vi.stubGlobal('localStorage', undefined);
+  a.keep('solved', '1.1', true);
+  a.keep('solved', '3.1', true);
+  vi.unstubAllGlobals();
+  expect(a.progress.value.solved).toEqual({ '1.1': true, '3.1': true });
 });

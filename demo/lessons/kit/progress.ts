@@ -16,11 +16,17 @@ interface Progress {
 
 const NONE: Progress = { predicted: {}, solved: {}, seconds: {}, answers: {} };
 
-export const progress = signal<Progress>(read());
+export const progress = signal<Progress>(read() ?? NONE);
 
-/** Stores an entry. */
+// Another page of the lessons can have stored or forgotten entries meanwhile. A page that the browser suspended is not told.
+const readAgain = () => void (progress.value = read() ?? progress.value);
+addEventListener('storage', readAgain);
+addEventListener('pageshow', ({ persisted }) => persisted && readAgain());
+
+/** Stores an entry next to those that other pages stored. */
 export function keep<K extends keyof Progress>(part: K, id: string, value: Progress[K][string]): void {
-  progress.value = { ...progress.value, [part]: { ...progress.value[part], [id]: value } };
+  const all = joined(progress.value, read() ?? NONE);
+  progress.value = { ...all, [part]: { ...all[part], [id]: value } };
   try {
     localStorage.setItem(KEY, JSON.stringify(progress.value));
   } catch {
@@ -38,7 +44,15 @@ export function forget(): void {
   }
 }
 
-function read(): Progress {
+const joined = (own: Progress, others: Progress): Progress => ({
+  predicted: { ...own.predicted, ...others.predicted },
+  solved: { ...own.solved, ...others.solved },
+  seconds: { ...own.seconds, ...others.seconds },
+  answers: { ...own.answers, ...others.answers },
+});
+
+/** Returns what is stored; undefined without storage. */
+function read(): Progress | undefined {
   try {
     const kept = JSON.parse(localStorage.getItem(KEY) ?? '{}') as Partial<Progress> | null;
     const part = <T>(value: Readonly<Record<string, T>> | undefined, type: string) =>
@@ -50,6 +64,6 @@ function read(): Progress {
       answers: part(kept?.answers, 'number'),
     };
   } catch {
-    return NONE;
+    return undefined;
   }
 }
