@@ -7,6 +7,8 @@ import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { expect, onTestFinished, test, vi } from 'vitest';
+import * as adapters from '../../demo/engine/adapter.ts';
+import * as files from '../../demo/engine/files.ts';
 import * as groupExercises from '../../demo/lessons/1-groups/exercises.ts';
 import * as groups from '../../demo/lessons/1-groups/stills.ts';
 import * as lossExercises from '../../demo/lessons/2-losses/exercises.ts';
@@ -52,6 +54,7 @@ import {
   type Exercise,
   type PlainExercise,
 } from '../../demo/lessons/kit/checks.ts';
+import { loopWork } from '../../demo/lessons/kit/loop.ts';
 import { advantagesBy, METHODS, type Method, triesOf } from '../../demo/lessons/kit/recordings.ts';
 import { runLoop, type LoopStep } from '../../demo/lessons/kit/runLoop.ts';
 import * as learners from '../../src/extensions/learner/index.ts';
@@ -60,6 +63,7 @@ import { readCheckpoint } from '../../src/node.ts';
 import * as tasks from '../../src/tasks.ts';
 import { describe } from '../../src/errors.ts';
 import { scriptedLoopEngine } from '../scripted/loopEngine.ts';
+import { stub } from '../stub.ts';
 import { ANSWERS } from './lessonAnswers.ts';
 
 /** Names of the lessons, each with its exercises, the numbers in its text, and its pictures. */
@@ -537,6 +541,24 @@ test.each([
   ['bad input', loop.replace('(prompts, 16,', '([], 16,'), /sample: prompts is \[\]\./],
 ])('a loop with %s is told', async (_, text, says) => {
   await expect(facts(text, { steps: 1 })).rejects.toThrow(says);
+});
+
+test("an error of a loop is the text of its button, also without a line, and marks the loop's text", async () => {
+  vi.spyOn(adapters, 'findAdapter').mockResolvedValue({ name: '', isSoftware: false });
+  vi.spyOn(files, 'fetchShipped').mockResolvedValue(stub({}));
+  class Failing extends EventTarget {
+    terminate() {}
+    postMessage() {
+      this.dispatchEvent(new MessageEvent('message', { data: { failed: { message: 'No train.' } } }));
+    }
+  }
+  vi.stubGlobal('Worker', Failing);
+  const onMistake = vi.fn();
+  const work = loopWork({ text: () => '', options: {}, onSteps: () => {}, onMistake });
+  await expect(work(new AbortController().signal, () => {})).rejects.toThrow('No train.');
+  vi.unstubAllGlobals();
+  vi.restoreAllMocks();
+  expect(onMistake.mock.calls).toEqual([[undefined], [{ ok: false, says: 'No train.', line: undefined }]]);
 });
 
 test('the recorded runs of lesson 3 are complete, and their losses cancel', () => {

@@ -100,9 +100,6 @@ export function LoopFigure() {
           Reset
         </button>
       </div>
-      <p class={`result ${mistake.value ? 'wrong' : ''}`} role="status">
-        {mistake.value?.says}
-      </p>
       <div
         class="svg"
         dangerouslySetInnerHTML={{

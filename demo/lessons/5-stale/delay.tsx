@@ -99,6 +99,7 @@ export function DelayFigure() {
           coldSeconds={COLD_S}
           run={run}
           done="Trained"
+          recorded="curves"
           onRecorded={steps.length > 0 ? () => (own.value = { ...own.peek(), steps: [] }) : undefined}
         />
         <button

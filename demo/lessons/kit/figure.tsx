@@ -160,7 +160,7 @@ export function LiveButton({ id, label, coldSeconds, run, done, recorded = 'trie
       keep('seconds', id, seconds);
       say(`${done} in ${duration(seconds)}. ${result}`);
     } catch (error) {
-      say(`${describe(error)} The recorded ${recorded} stay.`);
+      say(`${describe(error).replace(/[^.?!]$/, '$&.')} The recorded ${recorded} stay.`);
     } finally {
       if (ending.peek() === stop) ending.value = undefined;
     }

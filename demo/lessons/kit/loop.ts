@@ -23,7 +23,7 @@ interface ButtonWork {
   text: () => string;
   /** Called after each step with all steps so far. */
   onSteps: (steps: readonly LoopStep[]) => void;
-  /** Called with the error in the loop's text, and with undefined when the loop starts. */
+  /** Called with the error in the loop's text, to mark its line, and with undefined when the loop starts. The button shows the sentence. */
   onMistake: (mistake: { ok: false; says: string; line: number | undefined } | undefined) => void;
 }
 
@@ -44,9 +44,8 @@ export const loopWork =
       const facts = await runInWorker(work);
       return facts && `${facts.updates} updates.`;
     } catch (error) {
-      if (!(error instanceof LoopError)) throw error;
-      onMistake({ ok: false, says: error.message, line: error.line });
-      return undefined;
+      if (error instanceof LoopError) onMistake({ ok: false, says: error.message, line: error.line });
+      throw error;
     }
   };
 
