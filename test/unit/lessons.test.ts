@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import * as adapters from '../../demo/engine/adapter.ts';
+import type { Session } from '../../demo/engine/session.ts';
 import * as files from '../../demo/engine/files.ts';
 import * as groupExercises from '../../demo/lessons/1-groups/exercises.ts';
 import * as groups from '../../demo/lessons/1-groups/stills.ts';
@@ -63,6 +64,7 @@ import { readCheckpoint } from '../../src/node.ts';
 import * as tasks from '../../src/tasks.ts';
 import { describe } from '../../src/errors.ts';
 import { scriptedLoopEngine } from '../scripted/loopEngine.ts';
+import { scriptedEngine } from '../scriptedRuns.ts';
 import { stub } from '../stub.ts';
 import { ANSWERS } from './lessonAnswers.ts';
 
@@ -480,6 +482,24 @@ test('the recorded tries of lesson 6 are in no order, and drawn evaluations have
     const { rates } = evidence.resampled(outcomes, 256);
     expect(rates.reduce((a, b) => a + b) / rates.length).toBeCloseTo(rate, 1);
   }
+});
+
+test('every evaluation of figure 6.1 samples new tries', async () => {
+  const config = resolveTrainConfig({ name: 'x', model: { path: 'x' } });
+  const session = stub<Session>({ config, engine: scriptedEngine(), task: tasks.countdownTask() });
+  vi.stubGlobal('document', new EventTarget());
+  vi.spyOn(await import('../../demo/lessons/kit/live.ts'), 'live').mockImplementation((use) => use(session));
+  const seeds = new Set<number>();
+  vi.spyOn(library.GrpoTrainer.prototype, 'validate').mockImplementation(function (this: library.GrpoTrainer) {
+    seeds.add(this.config.seed);
+    return Promise.resolve({});
+  });
+  const { evaluateHere } = await import('../../demo/lessons/6-claims/live.ts');
+  vi.unstubAllGlobals();
+  const { signal } = new AbortController();
+  for (let press = 0; press < 8; press++) await evaluateHere({ onProgress: () => {}, signal });
+  vi.restoreAllMocks();
+  expect(seeds.size).toBe(8);
 });
 
 test('the program of lesson 6 prints p-values, and the intervals of two files', async () => {

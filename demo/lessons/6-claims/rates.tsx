@@ -47,7 +47,7 @@ export function RatesFigure() {
   const run = async (stop: AbortSignal, say: (text: string) => void): Promise<string> => {
     move({ model: START.id, n: undefined });
     const { evaluateHere, PROBLEMS } = await import('./live.ts');
-    const outcomes = await evaluateHere(2 + own.peek().length, {
+    const outcomes = await evaluateHere({
       signal: stop,
       onProgress: (done) => say(`${done} of ${PROBLEMS} problems.`),
     });
