@@ -5,6 +5,7 @@ import { effect } from '@preact/signals';
 import { expect, test, vi } from 'vitest';
 import { costOf, keepSpeed, speed } from '../../demo/state/estimate.ts';
 import { adapter } from '../../demo/state/notices.ts';
+import { settingsOf } from '../../demo/state/address/settingsOf.ts';
 import { ALGORITHM_GROUPS } from '../../demo/state/settings/fields.ts';
 import type { Session } from '../../demo/engine/session.ts';
 import { fitsBetweenSteps, StartEvaluation } from '../../demo/training/startEvaluation.ts';
@@ -44,6 +45,17 @@ test.each([
   expect(problem.field).toBe(field);
   expect(problem.problem).toContain(sentence);
   expect(problem.problem).not.toMatch(/^override|^reverse-text/);
+});
+
+test.each([
+  ['set=seed=7', 'seed', '7'],
+  ['steps=3&set=trainer.totalTrainingSteps=5&set=trainer.totalTrainingSteps=6', 'steps', '6'],
+] as const)('%s fills the field %s, which decides what runs and what a link says', (address, field, value) => {
+  const form = opened(address);
+  const settings = () => settingsOf(form.config(), 'reverse-text', form.recipe.value!.text).get(field);
+  expect([form.values.value[field], settings()]).toEqual([value, value]);
+  form.change(field, '9');
+  expect(settings()).toBe('9');
 });
 
 test("an empty field uses the recipe's default, and corrected settings run", () => {

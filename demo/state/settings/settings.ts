@@ -20,7 +20,7 @@ export type Checked =
 interface Recipe {
   name: string;
   text: string;
-  /** Overrides from the address: `task=...` and `set=key=value`. They can set any config key. */
+  /** Overrides from the address: `task=...`, and `set=key=value` for any config key without a field. */
   overrides: readonly string[];
 }
 
@@ -49,13 +49,16 @@ export class Settings {
   open(text: string, name: string, address = new URLSearchParams()): void {
     const own = parseTrainConfig(text, { source: name, note: () => {} });
     const written = parse(text) as unknown;
-    const overrides = [...address.getAll('task').map(taskOverride), ...address.getAll('set')];
+    const sets = address.getAll('set');
+    const setOf = (key: string) => sets.findLast((text) => text.startsWith(`${key}=`))?.slice(key.length + 1);
+    const others = sets.filter((text) => !FIELDS.some(({ key }) => text.startsWith(`${key}=`)));
+    const overrides = [...address.getAll('task').map(taskOverride), ...others];
     batch(() => {
       this.own.value = own;
       this.defaults.value = valuesBy((field, key) =>
         field === 'loss' ? textOf(valueAt(written, key) ?? '') : textOf(valueAt(own, key)),
       );
-      this.values.value = valuesBy((field) => address.get(field) ?? this.defaults.value[field]);
+      this.values.value = valuesBy((field, key) => setOf(key) ?? address.get(field) ?? this.defaults.value[field]);
       this.recipe.value = { name, text, overrides };
       [this.wantsModel.value, this.run] = [false, undefined];
     });
