@@ -6,6 +6,7 @@
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import type { VNode } from 'preact';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import * as adapters from '../../demo/engine/adapter.ts';
 import type { Session } from '../../demo/engine/session.ts';
@@ -596,6 +597,23 @@ test('the pipelines of lesson 5 end as docs/lab/pipelines.md says', () => {
   for (const [name, pass] of Object.entries(stale.PASSES))
     expect(page).toMatch(new RegExp(`\\| ${name} \\| [\\d.]+ \\| [\\d.]+ \\| [\\d.]+ \\| ${pass} \\|`));
   expect(page).toContain(`(-${stale.SAVED})`);
+});
+
+test('a chosen reward of figure 4.3 shows its recorded run, also after a run of the reader', async () => {
+  vi.stubGlobal('location', { search: '', hash: '#pays=calls' });
+  vi.stubGlobal('history', { replaceState: () => {} });
+  vi.stubGlobal('addEventListener', () => {});
+  const { CheatFigure, drawn } = await import('../../demo/lessons/4-tools/cheat.tsx');
+  const { move } = await import('../../demo/lessons/kit/address.ts');
+  drawn.value = { pays: 'calls', steps: [[1, 0.5, 0.5]], heldOut: [], tries: [] };
+  const shown = ['calls', 'length', 'calls'].map((pays) => {
+    move({ pays });
+    const figure: VNode<{ source?: string }> = CheatFigure();
+    return figure.props.source;
+  });
+  vi.unstubAllGlobals();
+  const [own, recorded] = [/^Trained in this tab/, /^Recorded: .*length/].map((text) => expect.stringMatching(text));
+  expect(shown).toEqual([own, recorded, own]);
 });
 
 test('the recorded runs of lesson 5 are complete, and their tokens are as old as their pipeline allows', () => {

@@ -20,19 +20,24 @@ const STEPS = 20;
 /** Seconds of the first press on two CPU cores without other work (`npm run bench:page -- --lesson 4-tools`). */
 const COLD_S = 50;
 
-type LiveRun = Pick<CheatRun, 'steps' | 'heldOut' | 'tries'>;
+type LiveRun = Pick<CheatRun, 'pays' | 'steps' | 'heldOut' | 'tries'>;
 
-/** Results of the last live run in this tab. */
-const drawn = signal<LiveRun | undefined>(undefined);
+/** Results of the last live run in this tab. `pays`: the chosen reward when the run started; the figure shows the run in its place. */
+export const drawn = signal<LiveRun | undefined>(undefined);
+
+const chosenReward = (): string => movedTo('pays') ?? RECORDED.runs[0].pays;
+
+const shownLive = (): LiveRun | undefined => (drawn.value?.pays === chosenReward() ? drawn.value : undefined);
 
 /** Figure 4.3. */
 export function CheatFigure() {
-  const pays = movedTo('pays') ?? RECORDED.runs[0].pays;
+  const pays = chosenReward();
+  const own = shownLive();
   const prediction = pays === 'calls' ? '4.3 calls' : '4.3';
-  const revealed = embedded !== null || drawn.value !== undefined || isPredicted(prediction);
+  const revealed = embedded !== null || own !== undefined || isPredicted(prediction);
   const recorded = RECORDED.runs.find((run) => run.pays === pays) ?? RECORDED.runs[0];
-  const run: LiveRun = drawn.value ?? recorded;
-  const isGuessed = pays === 'calls' && drawn.value === undefined;
+  const run: LiveRun = own ?? recorded;
+  const isGuessed = pays === 'calls' && own === undefined;
   const guess = isGuessed ? predictedCurve('4.3 calls')?.map((value, i) => [CALL_STEPS[i], value] as const) : undefined;
   const last = run.steps.at(-1)?.[0] ?? 0;
   const withTries = [...new Set(run.tries.map(({ step }) => step))];
@@ -53,8 +58,8 @@ export function CheatFigure() {
       title="What is paid, and what is wanted"
       says={says}
       source={
-        drawn.value
-          ? 'Trained in this tab: 8 problems of 8 tries a step, 64 held-out problems every ten steps (dots).'
+        own
+          ? 'Trained in this tab on the reward of the code below: 8 problems of 8 tries a step, 64 held-out problems every ten steps (dots).'
           : `Recorded: ${recorded.command}, commit ${recorded.commit}, ${RECORDED.adapter}, ${RECORDED.date}, seed 1. Dots: 64 held-out problems, of which ${othersInWords(recorded)}.${guess ? ' Dotted: your curve.' : ''}`
       }
     >
@@ -74,7 +79,7 @@ export function CheatFigure() {
           <div
             class="svg"
             dangerouslySetInnerHTML={{
-              __html: cheatPlot({ ...run, guess }, at, says, drawn.value ? STEPS : undefined),
+              __html: cheatPlot({ ...run, guess }, at, says, own ? STEPS : undefined),
             }}
           />
           {last > 0 && (
@@ -109,8 +114,9 @@ function OwnReward() {
   const train = async (stop: AbortSignal, say: (text: string) => void): Promise<string> => {
     move({ code: code.peek().length <= 4000 ? code.peek() : undefined, step: undefined });
     const { trainOn } = await import('./live.ts');
-    const run: LiveRun = { steps: [], heldOut: [], tries: [] };
-    const show = () => (drawn.value = { steps: [...run.steps], heldOut: [...run.heldOut], tries: [...run.tries] });
+    const run: LiveRun = { pays: chosenReward(), steps: [], heldOut: [], tries: [] };
+    const show = () =>
+      (drawn.value = { ...run, steps: [...run.steps], heldOut: [...run.heldOut], tries: [...run.tries] });
     await trainOn(code.peek(), STEPS, {
       signal: stop,
       onStep: (step, tries) => {
@@ -147,7 +153,7 @@ function OwnReward() {
           coldSeconds={COLD_S}
           run={train}
           done="Trained"
-          onRecorded={drawn.value ? () => (drawn.value = undefined) : undefined}
+          onRecorded={shownLive() ? () => (drawn.value = undefined) : undefined}
         />
       </div>
     </details>
