@@ -41,6 +41,7 @@ import * as under from '../../demo/lessons/under/stills.ts';
 import * as reference from '../../src/extensions/verify/reference/ops.ts';
 import { SUMMED_LOSSES } from '../../src/extensions/learner/losses.ts';
 import { Rule } from '../../src/extensions/modules/index.ts';
+import { parseTrainConfig } from '../../src/extensions/yaml/index.ts';
 import { RULE_PROGRAMS } from '../../src/extensions/modules/rulePrograms.ts';
 import { policyLossSpec } from '../../src/grpo/update/lossSpec.ts';
 import { pairedDifference, permutationTest, POLICY_LOSSES, resolveTrainConfig } from '../../src/index.ts';
@@ -292,6 +293,15 @@ test('the recorded tokens have ratio 1 before an update, where five losses pull 
   expect(fresh.every(({ heldShare }) => heldShare === 0)).toBe(true);
   const [held] = losses.pullsAfter(losses.RECORDED.groups, losses.RECORDED.updates.length - 1);
   expect(held.heldShare).toBeGreaterThan(0.05);
+});
+
+test('what lesson 2 says of its recorded updates holds', () => {
+  const { html } = LESSONS[1];
+  const [{ tokens }] = losses.RECORDED.groups[0].tries;
+  expect([tokens[losses.STRAY], tokens.slice(losses.STRAY - 2, losses.STRAY + 2).join('')]).toEqual(['-', '53-8']);
+  expect(html).toContain('the minus in 53-8, fell');
+  const { actor } = parseTrainConfig(readFileSync('configs/gsm8k-tool.yaml', 'utf8'), { source: 'gsm8k-tool.yaml' });
+  expect(html).toContain(`its own pull ended at ${1 + actor.clipRatioHigh}, the clip of the recipe`);
 });
 
 test('a curve is the loss that a run descends, and an own loss can be drawn with it', async () => {

@@ -82,7 +82,7 @@ export const [RIGHT_LENGTH, WRONG_LENGTH] = [1, 0].map((reward) =>
 
 const rightA = RECORDED.groups[0].tries[0];
 /** Index of the token of `rightA` whose probability the updates moved against the token's pull. */
-const STRAY = 4;
+export const STRAY = 4;
 const ratio = (one: { logProbs: number[][] }, u: number, t: number) =>
   Math.exp(one.logProbs[u][t] - one.logProbs[0][t]);
 const [fresh, last] = [pullsAfter(RECORDED.groups, 0), pullsAfter(RECORDED.groups, RECORDED.updates.length - 1)];
