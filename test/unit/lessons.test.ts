@@ -467,6 +467,12 @@ test('what lesson 6 says of its recorded models holds', () => {
   const lost = pairedDifference(attempts(claims.TRAINED.outcomes, TRIES), attempts(claims.START.outcomes, TRIES));
   expect(lost.low).toBeGreaterThan(0); // "0 is not in its interval"
   expect(claims.crossing(claims.MODELS[3])).toBeUndefined(); // "its curves never cross"
+  // "a difference of" the two rates beside it
+  for (const k of [1, 2, 4, 8, 32]) {
+    const [, gain] = /a difference of (\S+) /.exec(claims.passInWords(claims.TRAINED, k))!;
+    const [before, now] = [claims.START, claims.TRAINED].map(({ outcomes }) => evidence.passOf(outcomes, k));
+    expect(gain).toBe(claims.three(now - before));
+  }
   const [dapo, sapo] = [claims.ALGORITHMS[2].solved, claims.ALGORITHMS[5].solved];
   expect(sapo.filter((solved) => solved > dapo[0])).toHaveLength(2); // a sentence of the prediction
 });

@@ -4,7 +4,7 @@
 
 import { passAtK } from '../../../src/grpo/metrics.ts';
 import { mulberry32 } from '../../../src/model/random.ts';
-import { passInterval, type PassInterval } from '../../../src/report/passInterval.ts';
+import { pairedDifference, passInterval, type PassInterval } from '../../../src/report/passInterval.ts';
 
 /** Outcomes by problem: one entry per try, 1 = right. */
 export type Outcomes = readonly (readonly number[])[];
@@ -122,9 +122,20 @@ export function layouts(outcomes: Outcomes, seed: number): Layout[] {
 
 const rightOf = (outcomes: Outcomes): number[] => outcomes.map((tries) => tries.reduce((sum, one) => sum + one, 0));
 
+/** Returns pass@k of each problem. */
+const passesOf = (outcomes: Outcomes, k: number): number[] =>
+  rightOf(outcomes).map((right) => passAtK(TRIES, right, k));
+
 /** Returns pass@k, the mean over problems. */
-export const passOf = (outcomes: Outcomes, k: number): number =>
-  meanOf(rightOf(outcomes).map((right) => passAtK(TRIES, right, k)));
+export const passOf = (outcomes: Outcomes, k: number): number => meanOf(passesOf(outcomes, k));
+
+/** Returns the difference of two pass@k with its interval, for which a problem has as many samples as `attempts` gives it. */
+export function passDifference(before: Outcomes, after: Outcomes, k: number): PassInterval {
+  const [a, b] = [before, after].map((outcomes) =>
+    passesOf(outcomes, k).map((pass) => Array<number>(Math.floor(TRIES / k)).fill(pass)),
+  );
+  return pairedDifference(a, b);
+}
 
 /** Groups tries into attempts of k tries. An attempt is right if one of its tries is right. */
 export const attempts = (outcomes: Outcomes, k: number): number[][] =>

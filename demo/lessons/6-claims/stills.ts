@@ -19,6 +19,7 @@ import {
   leastP,
   ofRate,
   type Outcomes,
+  passDifference,
   passOf,
   rateOf,
   resampled,
@@ -93,7 +94,7 @@ export function passCurve({ id, outcomes }: Model, className: string): PassCurve
 
 /** Describes figure 6.3 at one k, for a screen reader. */
 export function passInWords(after: Model, k: number): string {
-  const { mean: gain, low, high } = pairedDifference(attempts(START.outcomes, k), attempts(after.outcomes, k));
+  const { mean: gain, low, high } = passDifference(START.outcomes, after.outcomes, k);
   const shown = low > 0 ? 'Training helped.' : high < 0 ? 'Training cost something.' : 'No difference is shown.';
   const [before, now] = [START, after].map(({ outcomes }) => three(passOf(outcomes, k)));
   return `With ${k === 1 ? 'one try' : `${k} tries`} ${before} of the problems are solved before training and ${now} after: a difference of ${three(gain)} (${three(low)} to ${three(high)}). ${shown}`;
