@@ -4,10 +4,12 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { bandOf, curveOf, inWords, MOST, readLinks } from '../../demo/lessons/board/board.ts';
+import { STILLS as HANDOUT } from '../../demo/lessons/handout/stills.ts';
 import { boardPlot, runPlot } from '../../demo/lessons/kit/plot.ts';
 import type * as progressOf from '../../demo/lessons/kit/progress.ts';
 import { QUESTIONS } from '../../demo/lessons/questions.ts';
 import { encodeResult } from '../../demo/state/address/share.ts';
+import { signed } from '../../src/ui/format.ts';
 import { lessonPages, lessons, lessonStills } from '../../scripts/lib/lessons.mjs';
 
 const link = async (seed: number) => {
@@ -58,6 +60,14 @@ test('six questions have three options each, one of them right, and a lesson', (
     expect(lesson).toBeLessThanOrEqual(7);
   }
   expect(new Set(QUESTIONS.map(({ right }) => right)).size).toBe(3);
+});
+
+test.each([
+  ['+1', 1],
+  ['&minus;1', -1],
+])('at advantage %s the handout pulls with CISPO by the rule of its caption', (name, advantage) => {
+  const pulls = [0.5, 0.9, 1, 1.1, 1.5, 4].map((ratio) => signed(advantage * Math.min(ratio, 1.28)));
+  expect(HANDOUT['0.2']).toContain([`CISPO, advantage ${name}`, ...pulls].join('</td><td>'));
 });
 
 const transformed = async (html: string, filename = 'demo/lessons/index.html'): Promise<string> => {

@@ -45,11 +45,13 @@ const GROUPS = [
 
 const RATIOS = [0.5, 0.9, 1, 1.1, 1.5, 4];
 const CLIP = { clipRatioLow: 0.2, clipRatioHigh: 0.28, clipRatioC: 3, wMax: 1.28 };
+/** The published CISPO has no lower bound of the weight. */
+const CISPO = { ...CLIP, clipRatioLow: 1 };
 
 /** Returns the pull of a loss on a token with this ratio: minus the loss's slope. */
 const pull = (loss: typeof vanilla | typeof cispo, ratio: number, advantage: number): string => {
   const token = { logp: Math.log(ratio), oldLogp: 0, advantage, selected: false };
-  const { grad } = loss.row(CLIP, token, { length: 0, sum: 0, advantageSum: 0 });
+  const { grad } = loss.row(loss === cispo ? CISPO : CLIP, token, { length: 0, sum: 0, advantageSum: 0 });
   return signed(-grad);
 };
 
