@@ -10,7 +10,7 @@ import { bet } from './bet.ts';
 import { showChanges } from './rules.ts';
 import { active } from './stage.ts';
 import { replay } from './runs.ts';
-import { showTries } from './tries/growing.ts';
+import { restartTries, showTries } from './tries/growing.ts';
 import { looked, showNewest } from './tries/shown.ts';
 import { forgetTries } from './tries/stepTries.ts';
 
@@ -48,10 +48,11 @@ export function present({
   });
 }
 
-/** Replaces the history of the shown run. */
+/** Replaces the history of the shown run, which continues from there. */
 export function showHistory(lines: readonly Metrics[], of: TrainConfig | undefined): void {
   batch(() => {
     [history.value, config.value, phase.value] = [lines, of, undefined];
     [scored.value, evaluation.value] = [0, undefined];
+    restartTries();
   });
 }

@@ -3,11 +3,12 @@
 import type { VNode } from 'preact';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { bet } from '../../demo/state/bet.ts';
-import { shownStep } from '../../demo/state/page.ts';
-import { present } from '../../demo/state/present.ts';
+import { shownStep, tries } from '../../demo/state/page.ts';
+import { present, showHistory } from '../../demo/state/present.ts';
 import { changes } from '../../demo/state/rules.ts';
 import { replay } from '../../demo/state/runs.ts';
 import { comparison, comparisonOf, keepAnswers } from '../../demo/state/tries/comparison.ts';
+import { showTry } from '../../demo/state/tries/growing.ts';
 import { isHeld, looked, pickGroup, pickedGroup, shownTries } from '../../demo/state/tries/shown.ts';
 import { drawCard } from '../../demo/views/result/card.ts';
 import { Columns } from '../../demo/views/tries/columns.tsx';
@@ -116,6 +117,32 @@ test("another run's results replace all that belonged to the run before: its rep
   const none = { replay: undefined, looked: undefined, picked: undefined, held: false, bet: undefined };
   expect(state()).toEqual({ ...none, step: undefined, changes: [], answers: undefined });
   expect(shownTries.value).toEqual(after);
+});
+
+test('tries of a step that begins again, after its engine was lost, replace those of its first beginning', () => {
+  let frame = () => {};
+  vi.stubGlobal('cancelAnimationFrame', () => (frame = () => {}));
+  vi.stubGlobal('requestAnimationFrame', (draw: () => void) => ((frame = draw), 1));
+  const show = (group: number) =>
+    showTry(
+      stub<Sample>({
+        group,
+        problem: { messages: [] },
+        messages: [],
+        trajectory: { responseIds: new Uint32Array() },
+        reward: {},
+      }),
+      3,
+    );
+  show(0);
+  frame();
+  show(1);
+  showHistory([], undefined);
+  show(0);
+  frame();
+  expect(tries.value.map(({ group }) => group)).toEqual([0]);
+  present();
+  vi.unstubAllGlobals();
 });
 
 /** Returns a drawing context with the letter widths of a wide font, such as DejaVu Sans, and the texts that were drawn with it. */

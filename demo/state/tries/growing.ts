@@ -31,9 +31,14 @@ export function endTries(): void {
   growing.value = false;
 }
 
-/** Replaces the growing list of tries: by all tries of a step, with their advantages, or by none. */
-export function showTries(complete: readonly LoggedRollout[]): void {
+/** The next try replaces all earlier ones, because its step begins again. */
+export function restartTries(): void {
   cancelAnimationFrame(frame);
   [frame, waiting, shown] = [0, [], []];
+}
+
+/** Replaces the growing list of tries: by all tries of a step, with their advantages, or by none. */
+export function showTries(complete: readonly LoggedRollout[]): void {
+  restartTries();
   batch(() => ([tries.value, growing.value] = [complete, false]));
 }
