@@ -259,6 +259,7 @@ export class Run {
     if (this.#isWatching(metrics))
       await this.#evaluate((signal) => this.#evaluateFew(metrics, session.engine, trainer.evaluatedTask, signal));
     if (!this.#gate) return;
+    await this.training.keepNow(); // the pause can have been requested after the step was logged
     this.#options.events.onPaused();
     await this.#gate.promise;
   }

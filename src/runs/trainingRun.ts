@@ -205,6 +205,11 @@ export class TrainingRun<S extends RunSession = RunSession> {
     this.#isDueSoon = true;
   }
 
+  /** Saves the state between two steps, if the run does not wait for its files. */
+  async keepNow(): Promise<void> {
+    if (this.#options.behind && this.#trainer && this.#session) await this.#keep(this.#trainer, this.#session);
+  }
+
   /** Step of the newest state to resume from; -1 without a state. */
   get keptStep(): number {
     return typeof this.#from === 'object' ? this.#from.state.step : this.#savedStep;

@@ -1,4 +1,4 @@
-/** Tests a run of the page whose GPU is lost: the reported events, with an engine without a GPU. */
+/** Tests a run of the page that loses its GPU or is paused: the reported events, with an engine without a GPU. */
 
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -56,14 +56,19 @@ function session(lostAt: number): Session {
   return stub<Session>({ ...given, failed: never, close: () => {} });
 }
 
+const nothing = () => {};
+const UNHEARD: RunEvents = {
+  ...{ onDownload: nothing, onLoaded: nothing, onClosed: nothing, onPhase: nothing, onSample: nothing },
+  ...{ onEvaluating: nothing, onEvaluated: nothing, onFault: nothing, onPaused: nothing, onStep: nothing },
+  onLost: nothing,
+};
+
 /** Returns the reports of a run whose first session is `session(lostAt)`, and whose second keeps its GPU. */
 async function told(lostAt: number, held?: HeldRun): Promise<string[]> {
   const [said, sessions] = [[] as string[], [session(lostAt), session(0)]];
   vi.spyOn(Session, 'open').mockImplementation(() => Promise.resolve(sessions.shift()!));
-  const nothing = () => {};
   const events: RunEvents = {
-    ...{ onDownload: nothing, onLoaded: nothing, onClosed: nothing, onPhase: nothing, onSample: nothing },
-    ...{ onEvaluating: nothing, onEvaluated: nothing, onFault: nothing, onPaused: nothing },
+    ...UNHEARD,
     onStep: (metrics) => void said.push(`step ${metrics['training/global_step']}`),
     onLost: (_, from) => void said.push(`lost, from ${from}`),
   };
@@ -98,4 +103,20 @@ test('a step that is repeated while the disk is slow is logged once', async () =
   const held = stub<HeldRun>({ folder, onProblem, save: nothing, end: nothing });
   expect(await told(2, held)).toEqual(['step 1', 'lost, from 1', 'step 2']);
   expect((await folder.metrics()).map((line) => line['training/global_step'])).toEqual([1, 2]);
+});
+
+test('a pause that is requested between two steps saves the state before it is reported', async () => {
+  vi.spyOn(Session, 'open').mockResolvedValue(session(0));
+  const kept: number[] = [];
+  const events: RunEvents = {
+    ...UNHEARD,
+    onStep: (metrics) => void (metrics['training/global_step'] === 2 && run.pause()),
+    onPaused: () => {
+      kept.push(run.training.keptStep);
+      queueMicrotask(() => run.resume());
+    },
+  };
+  const run = new Run({ config: { ...config, trainer: { ...config.trainer, saveFreq: 0 } }, hub: undefined, events });
+  await run.train();
+  expect(kept).toEqual([2]);
 });
