@@ -43,6 +43,7 @@ testInFull('every transition between stages can be walked, and no other happens'
 
   await test.step('a run, and forks of it', async () => {
     await openPage(page, { ...TINY, 'trainer.saveFreq': 1, steps: 3 });
+    await expectStage(page, 'idle'); // the page can look for the failed run first
     await button(page, 'Start').click();
     await expectState(page, 'done');
     await button(page, 'New run').click();
