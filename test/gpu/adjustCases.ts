@@ -1,5 +1,5 @@
 /** Encodes a slot's adjustments for the kernel, in the layout of `extras`. Unused words are poisoned. */
-import { EXTRA_WIDTH } from '../../src/gpu/ops/adjust_logits.ts';
+import { EXTRA_WIDTH } from '../../src/gpu/ops/adjustWidths.ts';
 import type { Adjustments } from './adjustReference.ts';
 
 const POISON = 0xdeadbeef;

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { adjustLogits, MAX_BIASES } from '../../src/gpu/ops/adjust_logits.ts';
+import { adjustLogits } from '../../src/gpu/ops/adjust_logits.ts';
+import { MAX_BIASES } from '../../src/gpu/ops/adjustWidths.ts';
 import type { Gpu } from '../../src/gpu/device.ts';
 import { rng } from '../random.ts';
 import { extrasOf } from './adjustCases.ts';

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { DETAIL_WIDTH, recordDraw } from '../../src/gpu/ops/adjust_logits.ts';
+import { recordDraw } from '../../src/gpu/ops/adjust_logits.ts';
+import { DETAIL_WIDTH } from '../../src/gpu/ops/adjustWidths.ts';
 import { rng } from '../random.ts';
 import { U } from './check.ts';
 import { withGpu } from './gpu.ts';

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { DETAIL_WIDTH, MAX_ALTERNATIVES, topLogprobs } from '../../src/gpu/ops/adjust_logits.ts';
+import { topLogprobs } from '../../src/gpu/ops/adjust_logits.ts';
+import { DETAIL_WIDTH, MAX_ALTERNATIVES } from '../../src/gpu/ops/adjustWidths.ts';
 import { rng } from '../random.ts';
 import { extrasOf } from './adjustCases.ts';
 import { SIZES, U } from './check.ts';

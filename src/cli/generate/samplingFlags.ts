@@ -1,6 +1,6 @@
 /** Command-line flags for sampling parameters, with vLLM's names. */
 
-import { MAX_BIASES } from '../../gpu/ops/adjust_logits.ts';
+import { MAX_BIASES } from '../../gpu/ops/adjustWidths.ts';
 import { InputError } from '../../errors.ts';
 import { MAX_STOP_STRINGS } from '../../rollout/decode/stopStrings.ts';
 import type { SamplingParams } from '../../rollout/types.ts';

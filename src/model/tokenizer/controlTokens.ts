@@ -208,6 +208,9 @@ export function inTexts<T>(value: T, change: (text: string) => string, changeKey
   if (typeof value === 'string') return change(value) as T;
   if (typeof value !== 'object' || value === null) return value;
   if (Array.isArray(value)) return value.map((item: unknown) => inTexts(item, change, changeKey)) as T;
-  const entries = Object.entries(value).map(([key, item]) => [changeKey(key), inTexts(item, change, changeKey)]);
+  const entries = Object.entries(value).map(([key, item]): [string, unknown] => [
+    changeKey(key),
+    inTexts<unknown>(item, change, changeKey),
+  ]);
   return Object.fromEntries(entries) as T;
 }

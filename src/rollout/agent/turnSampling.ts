@@ -1,7 +1,7 @@
 /** Sampling settings that one turn of an agent loop can change. */
 
 import { describe, InputError } from '../../errors.ts';
-import { checkAdjusted } from '../decode/adjustedDraws.ts';
+import { checkAdjusted } from '../decode/adjustments.ts';
 import { checkStopStrings } from '../decode/stopStrings.ts';
 import type { SamplingParams } from '../types.ts';
 

@@ -4,15 +4,8 @@
  */
 
 import type { Gpu, View } from '../../gpu/device.ts';
-import {
-  adjustLogits,
-  DETAIL_WIDTH,
-  EXTRA_WIDTH,
-  MAX_ALTERNATIVES,
-  MAX_BIASES,
-  recordDraw,
-  topLogprobs,
-} from '../../gpu/ops/adjust_logits.ts';
+import { adjustLogits, recordDraw, topLogprobs } from '../../gpu/ops/adjust_logits.ts';
+import { DETAIL_WIDTH, EXTRA_WIDTH } from '../../gpu/ops/adjustWidths.ts';
 import { headStats } from '../../gpu/ops/head.ts';
 import { maskLogits, maskWords } from '../../gpu/ops/mask_logits.ts';
 import { sample } from '../../gpu/ops/sample.ts';
@@ -42,33 +35,6 @@ interface DrawRows {
 export interface DrawDetails {
   entropies: Float32Array;
   alternatives: { tokenId: number; logProb: number }[][];
-}
-
-/** True if a request uses settings that plain sampling does not support. */
-export function isAdjusted(s: SamplingParams): boolean {
-  const penalised = (s.repetitionPenalty ?? 1) !== 1 || Boolean(s.presencePenalty) || Boolean(s.frequencyPenalty);
-  const changed = penalised || Boolean(s.minNewTokens) || Boolean(s.logitBias?.length);
-  return changed || Boolean(s.toolCalls) || Boolean(s.jsonSchema) || Boolean(s.entropy) || Boolean(s.topLogprobs);
-}
-
-/** Throws RangeError for settings that the kernels do not support. */
-export function checkAdjusted(s: Partial<SamplingParams>, vocabSize: number): void {
-  const { repetitionPenalty = 1, logitBias = [], topLogprobs = 0 } = s;
-  if (!(repetitionPenalty > 0))
-    throw new RangeError(`repetitionPenalty is ${repetitionPenalty}. It must be above 0, and 1 is off.`);
-  for (const key of ['presencePenalty', 'frequencyPenalty'] as const)
-    if (!Number.isFinite(s[key] ?? 0))
-      throw new RangeError(`${key} is ${s[key]}. It must be a finite number, and 0 is off.`);
-  if (logitBias.length > MAX_BIASES)
-    throw new RangeError(`logitBias has ${logitBias.length} entries. At most ${MAX_BIASES} are allowed.`);
-  const outside = logitBias.find(([token]) => !Number.isInteger(token) || token < 0 || token >= vocabSize);
-  if (outside) throw new RangeError(`logitBias names token ${outside[0]}; the vocabulary has 0 to ${vocabSize - 1}.`);
-  const infinite = logitBias.find(([, bias]) => !(Math.abs(bias) <= 1e6));
-  if (infinite) throw new RangeError(`logitBias of token ${infinite[0]} is ${infinite[1]}; allowed: -1e6 to 1e6.`);
-  if (new Set(logitBias.map(([token]) => token)).size < logitBias.length)
-    throw new RangeError('logitBias names a token twice. Give each token one bias.');
-  if (topLogprobs > MAX_ALTERNATIVES)
-    throw new RangeError(`topLogprobs is ${topLogprobs}. At most ${MAX_ALTERNATIVES} are returned.`);
 }
 
 /** Owns the buffers of adjusted sampling, and records its kernels. */

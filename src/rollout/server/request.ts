@@ -1,7 +1,7 @@
 /** Checks requests when they arrive. */
 
 import { InputError } from '../../errors.ts';
-import { checkAdjusted } from '../decode/adjustedDraws.ts';
+import { checkAdjusted } from '../decode/adjustments.ts';
 import type { DecoderSizes } from '../decode/decoder.ts';
 import { checkStopStrings } from '../decode/stopStrings.ts';
 import type { GenerateRequest } from '../types.ts';
