@@ -382,7 +382,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
     await this.write(async (folder) => {
       this.history.push(metrics);
       await (this.#isOutdated ? folder.writeMetrics(this.history) : folder.appendMetrics(metrics));
-      this.#isOutdated = false;
+      [this.#isOutdated, this.#unevaluated] = [false, undefined];
       await this.#host.log?.(folder, logged);
     });
     if (behind ? this.#isDue(step) : this.kept?.isBest(metrics)) await this.#keep(trainer, session);

@@ -241,7 +241,7 @@ test('a turn that must be JSON has no minNewTokens; refused: five end tokens (th
   const minNewTokens = (more: object) =>
     servedRequest({ ...request, sampling: { ...sampling, minNewTokens: 5, ...more } }, 16).sampling.minNewTokens;
   expect([{}, { requiredCalls: 'one' }, { jsonSchema: {} }].map(minNewTokens)).toEqual([5, 0, 0]);
-  const callsOf = (toolCallFormat: string) => minNewTokens({ toolCalls: [], toolCallFormat });
+  const callsOf = (toolCallFormat: string) => minNewTokens({ toolCalls: [{ name: 'add' }], toolCallFormat });
   expect(['hermes', 'llama3_json'].map(callsOf)).toEqual([5, 0]);
   const other = { ...request, contextIds: Uint32Array.of(8, 9), sampling: { ...sampling, stopTokenIds: [1] } };
   expect(() => checkRequest(other, sizes, 10)).not.toThrow();

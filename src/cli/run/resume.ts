@@ -130,9 +130,9 @@ export async function noteBase(from: string, base: string): Promise<void> {
 
 /** SHA-256 of the code and the data of a user that a run has read. */
 export interface FileHashes {
-  /** Hash of the task's module or data files, if it has any. */
+  /** Hash of the task's module or data files; undefined for a task without files. */
   sha256?: string | undefined;
-  /** Hash of the files of `--import`. */
+  /** Hash of the files of `--import`; undefined without the flag. */
   imports?: string | undefined;
 }
 

@@ -1,4 +1,4 @@
-/** Checks requests when they arrive. */
+/** Checks requests when they arrive, and limits them to what the server can run. */
 
 import { InputError } from '../../errors.ts';
 import { checkAdjusted } from '../decode/adjustments.ts';
@@ -48,7 +48,7 @@ export function servedRequest(request: GenerateRequest, slotCapacity: number): G
   const room = slotCapacity - (contextIds.length - promptLength);
   const maxNewTokens = Math.max(1, Math.min(sampling.maxNewTokens, room));
   const { requiredCalls, jsonSchema, toolCalls, toolCallFormat } = sampling;
-  const isWhole =
-    requiredCalls !== undefined || jsonSchema !== undefined || (toolCalls && toolCallFormat === 'llama3_json');
-  return { ...request, sampling: { ...sampling, maxNewTokens, ...(isWhole && { minNewTokens: 0 }) } };
+  const onlyCalls = Boolean(toolCalls?.length) && toolCallFormat === 'llama3_json';
+  const endsByGrammar = requiredCalls !== undefined || jsonSchema !== undefined || onlyCalls;
+  return { ...request, sampling: { ...sampling, maxNewTokens, ...(endsByGrammar && { minNewTokens: 0 }) } };
 }
