@@ -2,8 +2,10 @@ import { readFileSync } from 'node:fs';
 import { env, AutoTokenizer, PreTrainedTokenizer } from '@xenova/transformers';
 import { describe, expect, test } from 'vitest';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
+import type { AddedToken } from '../../src/model/tokenizer/controlTokens.ts';
 import { modelTokenizer } from '../../src/model/tokenizer/modelTokenizer.ts';
 import { checkPattern } from '../../src/model/tokenizer/pattern.ts';
+import { tokenBytes, vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
 import { trainProblem } from '../../src/tasks/gsm8k/task.ts';
 import { parseRubric } from '../../src/extensions/rewards/rubric/parse.ts';
 import { judgedSample } from '../../src/extensions/rewards/rubric/prompt.ts';
@@ -97,6 +99,20 @@ describe('encoding', () => {
     expect(tokenizer.decode(ids)).toBe('<|im_start|>a<tool_call>b</tool_call><|im_end|>');
     expect(tokenizer.decode(ids, { skipSpecialTokens: true })).toBe('a<tool_call>b</tool_call>');
     expect(tokenizer.decode([])).toBe('');
+  });
+
+  test('tags of tool calls stay in the text, and have bytes, in a model that lists them as special tokens', () => {
+    const json = readJson(`${shipped}/tokenizer.json`);
+    const added = (json['added_tokens'] as AddedToken[]).map((token) => ({ ...token, special: true }));
+    const special = { ...json, added_tokens: added };
+    const listed = { ...config, additional_special_tokens: CONTROL };
+    const own = new ChatTokenizer(special, listed);
+    const text = '<|im_start|>a <tool_call>b</tool_call> c<tool_response><|im_end|>';
+    expect(own.encode(text)).toEqual(tokenizer.encode(text));
+    expect(own.decode(own.encode(text), { skipSpecialTokens: true })).toBe('a <tool_call>b</tool_call> c');
+    expect(own.encodePlain(text)).toEqual(tokenizer.encodePlain(text));
+    const bytes = (name: string) => new TextDecoder().decode(tokenBytes(vocabularyOf(special), own.idOf(name)!));
+    expect(CONTROL.map(bytes)).toEqual(['', '', '', '<tool_call>', '</tool_call>', '']);
   });
 
   test('the shipped files are what buildGsm8kTokenizer() makes; after a change of the task, rewrite them', () => {

@@ -10,7 +10,15 @@
 import { Tokenizer } from '@huggingface/tokenizers';
 import { describe, InputError } from '../../errors.ts';
 import { checkKeepsText, checkTokenizer } from './check.ts';
-import { type AddedToken, ControlTokens, HiddenTexts, inTexts, withoutAddedTokens } from './controlTokens.ts';
+import {
+  type AddedToken,
+  ControlTokens,
+  HiddenTexts,
+  inTexts,
+  withoutAddedTokens,
+  withReadableConfig,
+  withReadableTags,
+} from './controlTokens.ts';
 import { endNote, endTokens } from './endTokens.ts';
 import { isWritten, markerOf, WrittenRoles } from './lostText.ts';
 import { afterStart, preTokenizerOf } from './preTokenizer.ts';
@@ -114,11 +122,11 @@ export class ChatTokenizer {
   ) {
     this.templateKwargs = chatTemplateKwargs;
     const given = asObject(tokenizerJson, 'tokenizer.json');
-    this.config = asObject(configJson, 'tokenizer_config.json');
+    this.config = withReadableConfig(asObject(configJson, 'tokenizer_config.json'));
     checkTokenizer(given);
-    const json: Json = { ...given, pre_tokenizer: preTokenizerOf(given['pre_tokenizer']) };
+    const added = withReadableTags((given['added_tokens'] ?? []) as AddedToken[]);
+    const json: Json = { ...given, added_tokens: added, pre_tokenizer: preTokenizerOf(given['pre_tokenizer']) };
     try {
-      const added = (json['added_tokens'] ?? []) as AddedToken[];
       this.control = new ControlTokens(added);
       const named = added.filter(({ id }) => this.control.isControl(id));
       // The library's constructor and its encode function keep references to their input, so each receives its own

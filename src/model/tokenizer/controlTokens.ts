@@ -9,9 +9,32 @@ export interface AddedToken {
   id: number;
   content: string;
   special?: boolean;
+  /** True if the token is searched for in the normalized text. Default: the opposite of `special`. */
+  normalized?: boolean;
   /** True if the token includes the white space before or after its name in the text. */
   lstrip?: boolean;
   rstrip?: boolean;
+}
+
+/** Tags of tool calls that parsers and grammars read as text. */
+const CALL_TAGS = ['tool_call', 'arg_key', 'arg_value'].flatMap((name) => [`<${name}>`, `</${name}>`]);
+
+/**
+ * Returns the tokens without the flag `special` on the tags of tool calls, which some models have. Decoding that skips special tokens would
+ * lose the calls.
+ */
+export const withReadableTags = (added: readonly AddedToken[]): AddedToken[] =>
+  added.map((token) => {
+    if (!token.special || !CALL_TAGS.includes(token.content)) return token;
+    return { ...token, special: false, normalized: token.normalized ?? false };
+  });
+
+/** Returns tokenizer_config.json without the tags of tool calls in its list of special tokens. */
+export function withReadableConfig(config: Record<string, unknown>): Record<string, unknown> {
+  const special = config['additional_special_tokens'];
+  if (!Array.isArray(special)) return config;
+  const kept = special.filter((name: unknown) => !CALL_TAGS.includes(name as string));
+  return { ...config, additional_special_tokens: kept };
 }
 
 /** The control tokens of a tokenizer, by name. */

@@ -4,6 +4,7 @@
  */
 
 import { InputError } from '../../errors.ts';
+import { type AddedToken, withReadableTags } from './controlTokens.ts';
 
 export interface Vocabulary {
   bytes: Uint8Array;
@@ -16,7 +17,7 @@ export interface Vocabulary {
 interface TokenizerJson {
   model: { vocab?: unknown };
   decoder?: { type: string; decoders?: { type: string }[] } | null;
-  added_tokens?: { id: number; content: string; special: boolean }[];
+  added_tokens?: AddedToken[];
 }
 
 /** Bytes of one token. */
@@ -41,7 +42,7 @@ export function vocabularyOf(tokenizerJson: unknown): Vocabulary {
   const tokens: Uint8Array[] = [];
   for (const [text, id] of entries(json.model.vocab)) tokens[id] = bytesOf(text);
   const encoder = new TextEncoder();
-  for (const { id, content, special } of json.added_tokens ?? [])
+  for (const { id, content, special } of withReadableTags(json.added_tokens ?? []))
     tokens[id] = special ? new Uint8Array(0) : encoder.encode(content);
   return joined(tokens);
 }
