@@ -402,20 +402,21 @@ interface Binding {
   each: number;
 }
 
-function bindingsOf({ config, maxTokenLen, rollout, use }: Sizes): Binding[] {
+function bindingsOf({ config, dtype, maxTokenLen, rollout, use }: Sizes): Binding[] {
   const { intermediateSize: F, numKeyValueHeads: K, headDim: D, vocabSize: V } = config;
+  const activation = dtype ? 2 : 4;
   const bindings: Binding[] = [];
   if (use !== 'generate')
     bindings.push({
       name: 'MLP activations of a micro-batch',
       setting: 'actor.ppoMaxTokenLenPerGpu',
       count: maxTokenLen,
-      each: 2 * F * 4,
+      each: 2 * F * (use === 'score' ? activation : 4), // the gradients of training are float32
     });
   if (!rollout) return bindings;
-  const { maxNumSeqs: count, slotCapacity, maxPromptLength } = rollout;
+  const { maxNumSeqs: count, slotCapacity, maxPrompts, maxPromptLength } = rollout;
   const setting = 'rollout.maxNumSeqs';
-  const perSlot = (slotCapacity + maxPromptLength) * 2 * K * D * 4;
+  const perSlot = (slotCapacity + (maxPrompts / count) * maxPromptLength) * 2 * K * D * activation;
   bindings.push({ name: 'logits of a decode step', setting, count, each: V * 4 });
   bindings.push({ name: "keys and values of a layer's cache", setting, count, each: perSlot });
   return bindings;
@@ -426,7 +427,7 @@ export function checkBindings(sizes: Sizes, limit: number): void {
   for (const { name, setting, count, each } of bindingsOf(sizes))
     if (count * each > limit)
       throw new OutOfMemoryError(
-        `The ${name} need ${count * each} bytes in one buffer but this device binds at most ${limit}. ` +
+        `The ${name} need ${Math.ceil(count * each)} bytes in one buffer but this device binds at most ${limit}. ` +
           (each > limit
             ? 'Use a smaller model.'
             : `Lower ${setting} from ${count} to at most ${Math.floor(limit / each)}.`),

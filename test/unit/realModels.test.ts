@@ -30,6 +30,21 @@ const read = (file: string) => readFileSync(`configs/${file}.yaml`, 'utf8');
 
 const isFull = process.env['FULL_TESTS'] === '1';
 
+test.each([
+  [undefined, 64],
+  ['float16', 64],
+  ['float16', 1],
+] as const)('a cache of dtype %s with %i prompts is refused from the size of its buffer on', (dtype, maxPrompts) => {
+  const config = { ...shapeOf('smollm2-135m-instruct'), vocabSize: 100 };
+  const lengths = { slotCapacity: 1024, maxPromptLength: 512, maxBatchedTokens: 512 };
+  const rollout = { maxNumSeqs: 64, maxPrompts, ...lengths };
+  const sizes: Sizes = { config, dtype, use: 'generate', maxTokenLen: 0, maxPositions: 1536, rollout };
+  const { bytes } = planMemory(sizes).find(({ name }) => name === 'KV cache')!;
+  const layer = bytes / config.numHiddenLayers;
+  expect(() => checkBindings(sizes, layer)).not.toThrow();
+  expect(() => checkBindings(sizes, layer - 1)).toThrow(`The keys and values of a layer's cache need ${layer} bytes`);
+});
+
 test('the shapes are those of the models', () => {
   expect(parameterCount(shapeOf('smollm2-135m-instruct'))).toBe(134_515_008);
   expect(parameterCount(shapeOf('qwen2.5-0.5b-instruct'))).toBe(494_032_768);
