@@ -142,9 +142,10 @@ export function lossBy(trainer: GrpoTrainer, of: OpenRule, failed: Failed): Asyn
     const tokens: RuleTokens = { advantages: a, logProbs: now, oldLogProbs: old, entropies, clipLow, clipHigh };
     try {
       if (of.failed) throw new Error('it failed before');
-      const { losses, grads } = await (of.rule as Rule<'loss'>).run(tokens);
+      const { losses, grads, entropyGrads } = await (of.rule as Rule<'loss'>).run(tokens);
       const loss = losses.reduce((sum, value, e) => sum + weights[e] * value, 0);
-      return { loss, dLogProbs: weights.map((weight, e) => weight * grads[e]) };
+      const weighted = (values: readonly number[]) => weights.map((weight, e) => weight * values[e]);
+      return { loss, dLogProbs: weighted(grads), dEntropy: weighted(entropyGrads) };
     } catch (error) {
       failed(error);
       return { loss: 0, dLogProbs: weights.map(() => 0) };

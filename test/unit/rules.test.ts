@@ -1,22 +1,27 @@
 /**
  * Tests rules (rewards, losses and tools as code): errors name the line, and a loss written as code has the gradients of the built-in one.
  */
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { policyLossSpec } from '../../src/grpo/update/lossSpec.ts';
 import { rowGradients } from '../../src/grpo/losses/rowGradients.ts';
 import { Rule, RuleError, type RuleTry, toolOf } from '../../src/extensions/modules/rule.ts';
-import type { RuleKind } from '../../src/extensions/modules/rulePrograms.ts';
+import type { ProgramKind, RuleKind } from '../../src/extensions/modules/rulePrograms.ts';
 import { undo } from '@codemirror/commands';
 import type { Transaction } from '@codemirror/state';
 import { EditorView, type ViewUpdate } from '@codemirror/view';
 import { effect, signal } from '@preact/signals';
 import { codeState, replacement } from '../../demo/views/rules/codeMirror.ts';
+import { applyOwn, applyRule } from '../../demo/actions/openRules.ts';
+import type { Session } from '../../demo/engine/session.ts';
 import { lossBy, type OpenRule, rewardBy, rulesOf } from '../../demo/training/ruleParts.ts';
+import type { Run } from '../../demo/training/run.ts';
 import { history } from '../../demo/state/page.ts';
-import { asked, inForceSince, record } from '../../demo/state/rules.ts';
+import { asked, inForceSince, record, setLive, standing } from '../../demo/state/rules.ts';
+import { enter, leave } from '../../demo/state/stage.ts';
 import type { RunChange } from '../../demo/storage/runChanges.ts';
 import { PRESETS } from '../../demo/views/rules/presets.ts';
+import type { Rules } from '../../src/grpo/live.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { ScoredSample, Task } from '../../src/tasks/task.ts';
 import { containing, stub } from '../stub.ts';
@@ -130,6 +135,26 @@ test('the clipped loss as code has the gradients of the built-in one, and a loss
 });
 
 test.each([
+  ['({ logProb, entropy }) => -logProb * entropy', [-2, -3], [0.5, 0.25]],
+  ['({ advantage, logProb }) => -advantage * logProb', [-1, -1], [0, 0]],
+  ['({ ...token }) => token.entropy ** 2', [0, 0], [4, 6]],
+  ['() => ({ loss: 1, grad: 2 })', [2, 2], [0, 0]],
+  ['({ entropy }) => ({ loss: 1, grad: 2, entropyGrad: -entropy })', [2, 2], [-2, -3]],
+])('the loss %s has its derivative by the entropy', async (code, dLogProbs, dEntropy) => {
+  const tokens = (...values: number[]) => Float32Array.from(values);
+  const rows = {
+    ...{ logProbs: tokens(-0.5, -0.25), oldLogProbs: tokens(-1, -1), advantages: tokens(1, 1) },
+    ...{ weights: tokens(1, 0.5), klWeights: tokens(0, 0), entropy: tokens(2, 3), seqStart: Uint32Array.of(0, 2) },
+  };
+  const rule = stub<Rule<RuleKind>>(await opened('loss', `export const loss = ${code};`));
+  const given = await lossBy(trainer, openRule('loss', rule), (error) => expect.fail(String(error)))(rows);
+  [1, 0.5].forEach((weight, e) => {
+    expect(given.dLogProbs[e]).toBeCloseTo(weight * dLogProbs[e], 7);
+    expect(given.dEntropy?.[e]).toBeCloseTo(weight * dEntropy[e], 7);
+  });
+});
+
+test.each([
   [{ algorithm: { advEstimator: 'gdpo' } } as const, 'algorithm.advEstimator is "gdpo"'],
   [{ reward: { weights: { format: 0.5 } } }, 'reward.weights is set'],
 ])('a reward cannot be replaced where it would not count: %o', async (part, reason) => {
@@ -161,6 +186,32 @@ test("a reward that fails in a step leaves unscored samples without a reward; th
   ]);
   expect(failures).toHaveLength(1);
   expect((failures[0] as RuleError).line).toBe(3);
+});
+
+test('a reward that fails in a step is replaced by the reward before it, and both changes are recorded', async () => {
+  onTestFinished(() => void vi.restoreAllMocks());
+  let fails = false;
+  vi.spyOn(Rule, 'open').mockImplementation((_, code) => {
+    const run = () => (fails && code === 'new' ? Promise.reject(new Error('three')) : Promise.resolve([code.length]));
+    return Promise.resolve(stub<Rule<ProgramKind>>({ run, close: () => {} }));
+  });
+  let given: Rules = {};
+  const replace = (rules: Rules) => void (given = rules);
+  enter({ name: 'running', progress: 'running', run: stub<Run>({}) });
+  const task = { reward: () => ({ score: 0, acc: 1 }) };
+  setLive(stub<GrpoTrainer>({ config, state: { step: 4 }, change: () => {}, replace }), stub<Session>({ task }));
+  for (const code of ['before', 'new']) await applyRule('reward', { name: code, code });
+  const sample = stub<ScoredSample>({ problem: { answer: '1' }, messages: [] });
+  const score = async () => (await given.reward?.(sample))?.score;
+  expect(await score()).toBe(3);
+  fails = true;
+  expect([await score(), await score(), asked.value.reward?.name]).toEqual([NaN, 6, 'before']);
+  const after = { step: 6, rule: 'reward', name: 'before', code: 'before' };
+  expect(record.value).toEqual([{ step: 5, failed: 'reward' }, after]);
+  enter({ name: 'looking', at: 'ended' });
+  leave();
+  await applyOwn('reward');
+  [record.value, standing.value] = [[], {}];
 });
 
 test('a rule is in force since its newest change up to the step in progress, and not before its first', () => {

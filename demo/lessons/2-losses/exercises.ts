@@ -31,7 +31,7 @@ const TOKENS: RuleTokens = {
 };
 
 /** Returns the library's values and slopes of a loss for all `CASES`. */
-function libraryLosses(name: string): RuleLosses {
+function libraryLosses(name: string): Pick<RuleLosses, 'losses' | 'grads'> {
   // The dual clip is off, because another exercise is about the dual clip.
   const { loss, spec } = settingOf(name, { ...CLIP, clipRatioC: 1e6 }, { wMax: 1 + CLIP.clipRatioHigh });
   const { advantages, logProbs: logp, oldLogProbs: oldLogp } = TOKENS;

@@ -58,8 +58,9 @@ const LOSS_HELP = `// Called for every token of a mini-batch. Less is better.
 //   logProb, oldLogProb   the logarithms of the two
 //   entropy     how undecided the model is here, in nats
 //   clipLow, clipHigh     the clip, from the settings
-// Return a number: its gradient is computed numerically. Or return { loss, grad },
-// with grad = d loss / d logProb.`;
+// Return a number: its gradient is computed numerically. Or return
+// { loss, grad, entropyGrad }, with grad = d loss / d logProb, and
+// entropyGrad = d loss / d entropy (default: 0).`;
 
 const LOSSES: Preset[] = [
   {

@@ -60,10 +60,11 @@ export interface RuleTokens {
   clipHigh: number;
 }
 
-/** Result of a loss rule: for each token its loss, and the derivative of the loss by the token's log-prob. */
+/** Result of a loss rule: for each token its loss, and the derivatives of the loss by the token's log-prob and entropy. */
 export interface RuleLosses {
   losses: number[];
   grads: number[];
+  entropyGrads: number[];
 }
 
 interface Inputs {

@@ -16,41 +16,56 @@ const scoreOf = (tried) => {
 export default { run: (tries) => tries.map(scoreOf) };
 `;
 
-/** If the rule returns only the loss, its derivative is computed by central differences, with an error of about 1e-10 in float64. */
+/**
+ * If the rule returns only the loss, its derivatives are computed by central differences, with an error of about 1e-10 in float64. That by
+ * the entropy is computed only for tokens whose entropy the rule has read, because every derivative calls the rule twice.
+ */
 const loss = `
 import * as rule from './loss.js';
 if (typeof rule.loss !== 'function') throw new TypeError('there is no "export function loss"');
 const STEP = 1e-6;
-const tokenAt = (rows, e, shift) => {
+let readsEntropy = false;
+const tokenAt = (rows, e, shift, entropyShift) => {
   const logProb = rows.logProbs[e] + shift;
   const oldLogProb = rows.oldLogProbs[e];
   const ratio = Math.exp(Math.min(20, Math.max(-20, logProb - oldLogProb)));
   const { clipLow, clipHigh } = rows;
-  return { advantage: rows.advantages[e], logProb, oldLogProb, ratio, entropy: rows.entropies[e], clipLow, clipHigh };
+  const entropy = () => {
+    readsEntropy = true;
+    return rows.entropies[e] + entropyShift;
+  };
+  const token = { advantage: rows.advantages[e], logProb, oldLogProb, ratio, clipLow, clipHigh };
+  return Object.defineProperty(token, 'entropy', { get: entropy, enumerable: true });
 };
 const number = (value, what) => {
   if (typeof value === 'number' && Number.isFinite(value)) return value;
   throw new TypeError('loss returned ' + String(value) + what + '. Return a number, or { loss, grad }');
 };
-const valueAt = (rows, e, shift) => {
-  const given = rule.loss(tokenAt(rows, e, shift));
+const valueAt = (rows, e, shift = 0, entropyShift = 0) => {
+  const given = rule.loss(tokenAt(rows, e, shift, entropyShift));
   return typeof given === 'object' && given !== null ? given : number(given, '');
 };
 export default {
   run(rows) {
     const losses = [];
     const grads = [];
+    const entropyGrads = [];
     for (let e = 0; e < rows.logProbs.length; e++) {
-      const given = valueAt(rows, e, 0);
+      readsEntropy = false;
+      const given = valueAt(rows, e);
       if (typeof given === 'object') {
         losses.push(number(given.loss, ' as loss'));
         grads.push(number(given.grad, ' as grad'));
+        entropyGrads.push(number(given.entropyGrad ?? 0, ' as entropyGrad'));
       } else {
         losses.push(given);
-        grads.push((valueAt(rows, e, STEP) - valueAt(rows, e, -STEP)) / (2 * STEP));
+        const slope = (step, entropyStep) =>
+          (valueAt(rows, e, step, entropyStep) - valueAt(rows, e, -step, -entropyStep)) / (2 * STEP);
+        entropyGrads.push(readsEntropy ? slope(0, STEP) : 0);
+        grads.push(slope(STEP, 0));
       }
     }
-    return { losses, grads };
+    return { losses, grads, entropyGrads };
   },
 };
 `;
