@@ -21,7 +21,7 @@ const IN_BROWSER = inGpuFolder([
  * Unit tests that need their own module graph, because they mock or reload a module, or need a process without an adapter. All other files
  * share one graph, so that the source is loaded only once. A graph of its own costs a file about a second of processor time.
  */
-const ISOLATED = ['warmStart', 'runChanges', 'ownMethods', 'playwright', 'cliErrors'].map(
+const ISOLATED = ['warmStart', 'runChanges', 'runControl', 'ownMethods', 'playwright', 'cliErrors', 'tfjsBackend'].map(
   (name) => `test/unit/${name}.test.ts`,
 );
 

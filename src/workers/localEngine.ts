@@ -146,7 +146,7 @@ async function buildEngine(
     ...(reference && { reference: reference.engine }),
     ...(judgeModel && spec.judgePositions !== undefined && { judgeModel: judgeModel.engine }),
     ...(decides && judge && { judge: new WgslRolloutEngine(gpu, decides, judge) }),
-    destroy: () => gpu.destroy(),
+    destroy: () => trainer.destroy(),
   };
 }
 

@@ -15,19 +15,27 @@ export type Tf = typeof Tfjs;
 
 let holder: { gpu: Gpu; runtime: Promise<TfjsRuntime> } | undefined;
 
-/** Loads tfjs and creates its WebGPU backend on the device of `gpu`. Throws if another device already uses tfjs. */
+/**
+ * Loads tfjs and creates its WebGPU backend on the device of `gpu`. Throws if another device already uses tfjs. A device that is lost or
+ * destroyed, or on which tfjs did not start, does not use it any more.
+ */
 export function loadTfjs(gpu: Gpu): Promise<TfjsRuntime> {
   if (holder && holder.gpu !== gpu)
     throw new Error(
       'tfjs serves one GPU device at a time and another one has it. Destroy the other tfjs engine first, or use engine "wgsl".',
     );
-  holder ??= { gpu, runtime: start(gpu) };
+  if (!holder) {
+    holder = { gpu, runtime: start(gpu) };
+    const release = () => void (holder?.gpu === gpu && (holder = undefined));
+    holder.runtime.catch(release);
+    void gpu.device.lost.then(release);
+  }
   return holder.runtime;
 }
 
 async function start(gpu: Gpu): Promise<TfjsRuntime> {
   const [tf, { WebGPUBackend }] = await importPackages();
-  // The import has registered a backend that would request its own device. Remove it.
+  // The import has registered a backend that would request its own device, and an earlier engine can have left its own. Remove it.
   if (tf.findBackendFactory('webgpu')) tf.removeBackend('webgpu');
   // By default tfjs computes small tensors on the CPU, for which it must read them back synchronously.
   tf.env().set('WEBGPU_CPU_FORWARD', false);
@@ -36,7 +44,7 @@ async function start(gpu: Gpu): Promise<TfjsRuntime> {
   const backend = new WebGPUBackend(gpu.device, gpu.device.adapterInfo);
   tf.registerBackend('webgpu', () => backend);
   if (!(await tf.setBackend('webgpu'))) throw new Error('tfjs could not start its WebGPU backend on this device.');
-  return new TfjsRuntime(tf, backend);
+  return new TfjsRuntime(tf, backend, gpu);
 }
 
 /** Imports the tfjs packages. Throws InputError if they are not installed. */
@@ -63,10 +71,12 @@ function unwrap<T extends object>(module: T): T {
 export class TfjsRuntime {
   readonly tf: Tf;
   readonly #backend: WebGPUBackend;
+  readonly #gpu: Gpu;
 
-  constructor(tf: Tf, backend: WebGPUBackend) {
+  constructor(tf: Tf, backend: WebGPUBackend, gpu: Gpu) {
     this.tf = tf;
     this.#backend = backend;
+    this.#gpu = gpu;
   }
 
   /**
@@ -115,6 +125,7 @@ export class TfjsRuntime {
 
   /** Frees all GPU memory of tfjs. Another device can then use tfjs. */
   destroy(): void {
+    if (holder?.gpu !== this.#gpu) return;
     this.tf.removeBackend('webgpu');
     holder = undefined;
   }
