@@ -3,7 +3,7 @@
 import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
 import { createRequire } from 'node:module';
-import { basename, dirname, extname, join, resolve } from 'node:path';
+import { basename, dirname, extname, join, relative, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { stripVTControlCharacters } from 'node:util';
 import { describe, InputError, isA, stackOf } from '../errors.ts';
@@ -67,8 +67,28 @@ export async function importModules(files: readonly string[]): Promise<void> {
       );
     registering.add(resolve(file));
   }
-  const texts = files.map((file, i) => [`${i}`, readFileSync(file, 'utf8')] as const);
+  const texts = files.flatMap((file, i) =>
+    [...localTexts(file)].map(([name, text], n) => [n === 0 ? `${i}` : `${i}/${name}`, text] as const),
+  );
   if (files.length > 0) imported.set(currentIo(), await sha256Of(new Map(texts)));
+}
+
+/** Returns the texts of a module and of all files that it imports by relative paths, by their paths from the module's folder. */
+export function localTexts(module: string): Map<string, string> {
+  const texts = new Map<string, string>();
+  const paths = [resolve(module)];
+  for (const path of paths) {
+    const name = relative(dirname(paths[0]), path);
+    if (texts.has(name)) continue;
+    const text = readFileSync(path, 'utf8');
+    texts.set(name, text);
+    const specifiers = text.matchAll(/\b(?:from|import)\s*\(?\s*(["'])(\.{1,2}\/[^"']+)\1/g);
+    for (const [, , specifier] of specifiers) {
+      const imports = resolve(dirname(path), specifier);
+      if (existsSync(imports) && statSync(imports).isFile()) paths.push(imports);
+    }
+  }
+  return texts;
 }
 
 /**

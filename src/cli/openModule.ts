@@ -4,7 +4,7 @@
  */
 
 import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
-import { basename, dirname, join, resolve, sep } from 'node:path';
+import { dirname, join, resolve, sep } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { InputError } from '../errors.ts';
 import { checkTask, fetchSource, isUrl, moduleUrl, OWN_CALL_MS, sha256Of } from '../extensions/modules/index.ts';
@@ -13,7 +13,7 @@ import { checkedTask } from '../tasks/checkedTask.ts';
 import { givenBy } from '../tasks/problem.ts';
 import type { Task } from '../tasks/task.ts';
 import { readText } from './files.ts';
-import { isTypeScript, load, refusalOf, SETTLE, stripped } from './importModule.ts';
+import { isTypeScript, load, localTexts, refusalOf, SETTLE, stripped } from './importModule.ts';
 
 export interface ModuleConfig {
   module: string;
@@ -117,6 +117,5 @@ async function trustedTask(
     () => made().catch(refusalOf(path, what)),
     (returned) => checkTask(name, returned, timeoutMs),
   );
-  const text = isTypeScript(path) ? readFileSync(path, 'utf8') : await readText(path);
-  return { ...task, sha256: await sha256Of(new Map([[basename(path), text]])) };
+  return { ...task, sha256: await sha256Of(localTexts(path)) };
 }

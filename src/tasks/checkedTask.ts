@@ -109,11 +109,16 @@ function checkOptional(task: Task): void {
       `Task "${task.name}" has ${shownValue(value)} as "${name}". Give a function, or leave the field out.`,
     );
   }
-  const [has, lacks] = task.state ? ['state', 'restore'] : ['restore', 'state'];
-  if ((task.state === undefined) !== (task.restore === undefined))
-    throw new InputError(
-      `Task "${task.name}" has ${has}() without ${lacks}(), so a resumed run would lose its state. Write both, or none.`,
-    );
+  expectSavedState(task.name, (method) => task[method] !== undefined);
+}
+
+/** Throws InputError if a task has only one of the functions `state` and `restore`. */
+export function expectSavedState(task: string, has: (method: 'state' | 'restore') => boolean): void {
+  if (has('state') === has('restore')) return;
+  const [there, lacking] = has('state') ? ['state', 'restore'] : ['restore', 'state'];
+  throw new InputError(
+    `Task "${task}" has ${there}() without ${lacking}(), so a resumed run would lose its state. Write both, or none.`,
+  );
 }
 
 const invalid = ({ kind, what, expected }: OwnCall, found: string): UserCodeError =>

@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
 import { InputError, type UserCodeError } from '../../src/errors.ts';
+import { localTexts } from '../../src/cli/importModule.ts';
 import { openTask } from '../../src/cli/run/openTask.ts';
 import { decodePlain, encodePlain } from '../../src/extensions/sandbox/plain.ts';
 import { type IsolatedLimits, isolatedTask } from '../../src/extensions/modules/isolated.ts';
@@ -268,6 +269,14 @@ test('tools, their states and observe work; a restarted worker continues from th
   await expect(tool.execute({}, { ...context, state })).rejects.toThrow('the state of this sample is gone');
 });
 
+test.each([
+  ['state: () => 1', 'Task "mine" has state() without restore()'],
+  ['restore() {}, observe() {}', 'Task "mine" has restore() without state()'],
+  ['state: () => 1, restore() {}', 'Task "mine" has state() without observe()'],
+])('a sandboxed task whose state checkpoints would not hold is refused: %s', async (more, message) => {
+  await expect(isolated(moduleOf({ more }))).rejects.toThrow(message);
+});
+
 test("a tool can return any JSON value; other values are the module's mistake, and errors are shown to the model", async () => {
   const tools = ['[1, "a"]', 'undefined', 'new Map([[1, 2]])', '[() => 1]', '({ n: 1n })', 'null.x'];
   const listed = tools.map(
@@ -365,6 +374,22 @@ describe('in Node', () => {
     writeFileSync(join(folder, name), text);
     return join(folder, name);
   };
+
+  test('a change of a file that a module imports changes its SHA-256', async () => {
+    const rewards = write('parts/rewards.mjs', 'export const score = 1;');
+    write('parts/more.mjs', "export * from './rewards.mjs'; export const own = () => import('../split.mjs');");
+    const reward = '() => ({ score, acc: 0 })';
+    const path = write('split.mjs', `import { score } from "./parts/more.mjs"; ${moduleOf({ reward })}`);
+    const { sha256 } = await moduleTask(path);
+    expect((await moduleTask(path)).sha256).toBe(sha256);
+    expect([...localTexts(path).keys()]).toEqual([
+      'split.mjs',
+      join('parts', 'more.mjs'),
+      join('parts', 'rewards.mjs'),
+    ]);
+    writeFileSync(rewards, 'export const score = 2;');
+    expect((await moduleTask(path)).sha256).not.toBe(sha256);
+  });
 
   test('a file runs like our own code, or isolated if requested', async () => {
     const text = moduleOf({ reward: "() => ({ score: typeof process === 'object' ? 1 : 0, acc: 0 })" });

@@ -3,7 +3,8 @@
  * environment, exchanges only plain data, and has limits on time and memory.
  */
 
-import { blame, UserCodeError } from '../../errors.ts';
+import { blame, InputError, UserCodeError } from '../../errors.ts';
+import { expectSavedState } from '../../tasks/checkedTask.ts';
 import type { Message, Problem } from '../../tasks/problem.ts';
 import type { Reward, Task } from '../../tasks/task.ts';
 import { defineTool, type SampleContext, type Tool, type ToolOutput } from '../../tasks/tool.ts';
@@ -36,6 +37,7 @@ export async function isolatedTask(
   const module = new SandboxedModule(source, options, limits.loadMs);
   try {
     const described = describedTask(source.entry, await module.open());
+    expectObservedState(described);
     return {
       ...taskOf(new Calls(module, source.entry, limits), described, limits),
       sha256: await sha256Of(module.texts),
@@ -44,6 +46,16 @@ export async function isolatedTask(
     module.close();
     throw error;
   }
+}
+
+/** Throws InputError if checkpoints would not hold the task's state. Outside the sandbox, only the result of `observe` is known. */
+function expectObservedState({ name, methods }: DescribedTask): void {
+  expectSavedState(name, (method) => methods.includes(method));
+  if (!methods.includes('state') || methods.includes('observe')) return;
+  throw new InputError(
+    `Task "${name}" has state() without observe(), so a resumed run would lose its state: a sandboxed task can change it only in ` +
+      'observe(problem, rewards). Write observe(), or leave out state() and restore().',
+  );
 }
 
 /** Calls functions of the module in its sandbox. Errors name the function. */
