@@ -260,6 +260,12 @@ export class Run {
       await this.#evaluate((signal) => this.#evaluateFew(metrics, session.engine, trainer.evaluatedTask, signal));
     if (!this.#gate) return;
     await this.training.keepNow(); // the pause can have been requested after the step was logged
+    await this.#untilResumed();
+  }
+
+  /** Reports the pause and waits for its end. Without a pause, or if it has ended already, does nothing. */
+  async #untilResumed(): Promise<void> {
+    if (!this.#gate) return;
     this.#options.events.onPaused();
     await this.#gate.promise;
   }
@@ -267,7 +273,9 @@ export class Run {
   async #onEnd({ stopped, state: { step } }: FitResult, trainer: GrpoTrainer): Promise<void> {
     if (step === 0) return;
     await this.#evaluate(async (signal) => {
-      if (stopped && !this.#options.replays && this.#evaluatedStep !== step) {
+      // A run that is stopped in its last step counts as finished, but its last evaluation was aborted.
+      const isStopped = stopped || this.training.isStopping;
+      if (isStopped && !this.#options.replays && this.#evaluatedStep !== step) {
         const values = await trainer.validate({ greedy: true, signal });
         this.#tellEvaluated({ 'training/global_step': step, ...values });
       }

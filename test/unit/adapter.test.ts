@@ -1,6 +1,6 @@
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { basename, join, resolve } from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
 import { merge } from '../../src/cli/commands/merge.ts';
 import { exportGguf } from '../../src/cli/export/gguf.ts';
@@ -209,4 +209,13 @@ test('the base of an adapter is a checkpoint, also if a run is named; a resumed 
   expect(said).not.toHaveBeenCalled();
   await noteBase(adapter, (await openWithAdapter(run, adapter)).base);
   expect(said.mock.lastCall?.[0]).toContain(`trained on ${checkpoint(3)}, but model.path names ${checkpoint(4)} now.`);
+  said.mockClear();
+  const file = join(adapter, 'adapter_config.json');
+  const recorded = JSON.parse(readFileSync(file, 'utf8')) as object;
+  // A run's name, and a path from another working folder.
+  for (const name of [run, join(basename(run), 'checkpoints', 'step-4')]) {
+    writeFileSync(file, JSON.stringify({ ...recorded, base_model_name_or_path: name }));
+    await noteBase(adapter, checkpoint(4));
+  }
+  expect(said).not.toHaveBeenCalled();
 });

@@ -79,6 +79,10 @@ describe('outcome estimators', () => {
     close(grpoPassk([1, 3, 2], [0, 0, 0], 'none'), [0, 1, 0]);
     const batch = grpoPassk([1, 0, 5, 0], [0, 0, 1, 1], 'batch'); // one divisor for both groups
     expect(batch[2]).toBeCloseTo(5 * batch[0], 12);
+    const masks = [[1], [1], [1], [1]];
+    const inputs = { rewards: [1, 0, 5, 0], groups: [0, 0, 1, 1], masks };
+    const trained = computeAdvantages('grpo_passk', inputs, { scaleRewards: 'batch' });
+    expect(trained.map(([advantage]) => advantage)).toEqual(Array.from(batch));
     expect(() => grpoPassk([1], [0])).toThrow('grpo_passk needs at least 2 samples per group. Raise rollout.n.');
   });
 

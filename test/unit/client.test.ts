@@ -177,6 +177,23 @@ test('settings of sampling cannot change while clients sample; an evaluation lea
   expect(rollout.paused).toBe(false);
 });
 
+test('after an evaluation, generation is paused again, unless the step has ended meanwhile', async () => {
+  const { trainer, rollout } = talkingRun({ change: { rollout: { n: 1 } } });
+  const client = trainer.client();
+  await client.chat.completions.create({ messages: QUESTION });
+  client.trajectory.reward(1);
+  await trainer.groups.generate(1);
+  const evaluation = (ended: () => Promise<void>) =>
+    trainer.groups.evaluate(async (onQueued) => {
+      await onQueued();
+      await ended();
+    });
+  await evaluation(() => Promise.resolve());
+  expect(rollout.paused).toBe(true);
+  await evaluation(() => trainer.groups.run());
+  expect(rollout.paused).toBe(false);
+});
+
 test('a reset while a step begins leaves the step its groups', async () => {
   const { trainer, rollout } = talkingRun({ change: { rollout: { n: 1 } } });
   const client = trainer.client();

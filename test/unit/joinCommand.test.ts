@@ -20,6 +20,11 @@ test.each([
   },
 );
 
+test('an empty address is the default, which opens nothing', () => {
+  const search = { ...task({}), name: 'search-qa', options: { searchUrl: '' } };
+  expect(taskFor(search, undefined)).toEqual(search);
+});
+
 test('a task module is loaded only from this machine', () => {
   const module = { ...task({}), module: 'https://example.com/task.js', options: { module: 'its own' } };
   expect(() => taskFor(module, undefined)).toThrow('Give your own copy of it with --module FILE');

@@ -18,7 +18,7 @@ import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
 import { TalkingEngine } from '../clientEngine.ts';
 import { tokenizer } from '../scriptedTurns.ts';
 import { TINY_CONFIG } from '../tinyConfig.ts';
-import { stub } from '../stub.ts';
+import { containing, stub } from '../stub.ts';
 
 afterEach(() => vi.restoreAllMocks());
 
@@ -29,7 +29,7 @@ const config = resolveTrainConfig({
   data: { trainBatchSize: 1, maxPromptLength: 200, maxResponseLength: 40, valMaxSamples: 1 },
   rollout: { n: 2 },
   actor: { ppoMiniBatchSize: 1 },
-  trainer: { totalTrainingSteps: 2, saveFreq: 1, testFreq: 0, valBeforeTrain: false },
+  trainer: { totalTrainingSteps: 2, saveFreq: 1, testFreq: 0, valBeforeTrain: false, logRollouts: 1 },
 });
 
 const weights = initWeights(TINY_CONFIG, 1);
@@ -38,7 +38,7 @@ const weights = initWeights(TINY_CONFIG, 1);
 let go = () => {};
 
 /** Returns a session that loses its GPU when its weights are requested for the `lostAt`-th time. */
-function session(lostAt: number): Session {
+function session(lostAt: number, { vocabSize } = TINY_CONFIG): Session {
   let asked = 0;
   const nothing = () => Promise.resolve();
   const model = {
@@ -52,7 +52,12 @@ function session(lostAt: number): Session {
   };
   const engine = { tokenizer, rollout: new TalkingEngine(), model };
   const never = new Promise<never>(() => {});
-  const given = { config, engine, task: gsm8kToolTask(), model: { config: TINY_CONFIG, weights: 'opened' } };
+  const given = {
+    config,
+    engine,
+    task: gsm8kToolTask(),
+    model: { config: { ...TINY_CONFIG, vocabSize }, weights: 'opened' },
+  };
   return stub<Session>({ ...given, failed: never, close: () => {} });
 }
 
@@ -93,7 +98,7 @@ test('if the GPU is lost afterwards, the run continues from step 1', async () =>
   expect(await told(2)).toEqual(['step 1', 'lost, from 1', 'step 2']);
 });
 
-test('a step that is repeated while the disk is slow is logged once', async () => {
+test('a step that is repeated while the disk is slow is logged once, with all its tries', async () => {
   const isFree = new Promise<void>((resolve) => (go = resolve));
   const disk = diskFiles();
   const append: FileSystem['append'] = (path, content) => isFree.then(() => disk.append(path, content));
@@ -103,6 +108,63 @@ test('a step that is repeated while the disk is slow is logged once', async () =
   const held = stub<HeldRun>({ folder, onProblem, save: nothing, end: nothing });
   expect(await told(2, held)).toEqual(['step 1', 'lost, from 1', 'step 2']);
   expect((await folder.metrics()).map((line) => line['training/global_step'])).toEqual([1, 2]);
+  expect((await folder.rollouts()).map(({ step }) => step)).toEqual([1, 1, 2, 2]);
+});
+
+test('the state is kept after the first step, then after a step that ends ten seconds later', async () => {
+  vi.spyOn(Session, 'open').mockResolvedValue(session(0));
+  let now = 1e9; // long after the real time, so that saving itself takes none
+  vi.spyOn(performance, 'now').mockImplementation(() => (now += 0.01));
+  const kept: number[] = [];
+  const onStep = () => {
+    kept.push(run.training.keptStep);
+    now += 6000;
+  };
+  const trainer = { ...config.trainer, saveFreq: 0, totalTrainingSteps: 3 };
+  const run = new Run({ config: { ...config, trainer }, hub: undefined, events: { ...UNHEARD, onStep } });
+  await run.train();
+  expect(kept).toEqual([1, 1, 3]);
+});
+
+test('the state of a model that is too large for memory is not kept, and the reason is reported', async () => {
+  vi.spyOn(Session, 'open').mockResolvedValue(session(0, { ...TINY_CONFIG, vocabSize: 2 ** 24 }));
+  const problems = new Set<string>();
+  const onProblem = (problem?: Error) => void problems.add(`${problem?.message}`);
+  const run = new Run({ config, hub: undefined, held: stub<HeldRun>({ onProblem }), events: UNHEARD });
+  await run.train();
+  expect(run.training.keptStep).toBe(-1);
+  expect([...problems]).toEqual([containing('is 1152 MiB, but the page saves up to 512 MiB.')]);
+});
+
+test('a pause that ends while its state is saved is not reported, and the run goes on', async () => {
+  const opened = session(0);
+  vi.spyOn(Session, 'open').mockResolvedValue(opened);
+  const onPaused = vi.fn();
+  const onStep: RunEvents['onStep'] = (metrics) => {
+    if (metrics['training/global_step'] !== 2) return; // the state after step 1 is saved before
+    run.pause();
+    const { model } = opened.engine;
+    vi.spyOn(model, 'exportWeights').mockImplementationOnce(() => {
+      run.resume();
+      return Promise.resolve(weights);
+    });
+  };
+  const events: RunEvents = { ...UNHEARD, onStep, onPaused };
+  const run = new Run({ config: { ...config, trainer: { ...config.trainer, saveFreq: 0 } }, hub: undefined, events });
+  expect(await run.train()).toMatchObject({ step: 2, stopped: false });
+  expect(onPaused).not.toHaveBeenCalled();
+});
+
+test('a run that is stopped in its last step is evaluated', async () => {
+  vi.spyOn(Session, 'open').mockResolvedValue(session(0));
+  const evaluated: number[] = [];
+  const onEvaluated: RunEvents['onEvaluated'] = (metrics) => void evaluated.push(metrics['training/global_step']);
+  const onPhase: RunEvents['onPhase'] = (phase, step) => void (phase === 'generate' && step === 2 && run.stop());
+  const events: RunEvents = { ...UNHEARD, onEvaluated, onPhase };
+  const trainer = { ...config.trainer, testFreq: 5 };
+  const run = new Run({ config: { ...config, trainer }, hub: undefined, events });
+  expect(await run.train()).toMatchObject({ step: 2 });
+  expect(evaluated).toEqual([2]);
 });
 
 test('a pause that is requested between two steps saves the state before it is reported', async () => {

@@ -1,7 +1,7 @@
 /** Finds the checkpoint from which a run resumes (`trainer.resumeMode`), and formats the command that resumes a stopped run. */
 
 import { existsSync } from 'node:fs';
-import { basename, dirname, join, resolve } from 'node:path';
+import { basename, dirname, join, normalize, resolve, sep } from 'node:path';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { InputError } from '../../errors.ts';
 import { parseAdapterConfig } from '../../model/lora/adapter.ts';
@@ -117,12 +117,21 @@ function sayChange(what: string, before: string | undefined, now: string | undef
   say(`the files of ${what} have changed since the run started: SHA-256 ${is}, not ${was}.${effect}`);
 }
 
+/**
+ * True if the base that a checkpoint records can be the model at `base`: the same path, also one relative to another working folder, or the
+ * run whose checkpoint is at `base`.
+ */
+function isSameModel(recorded: string, base: string): boolean {
+  const [was, now] = [resolve(recorded), resolve(base)];
+  return now === was || now.startsWith(was + sep) || (!existsSync(was) && now.endsWith(sep + normalize(recorded)));
+}
+
 /** Prints a note if the adapters of the checkpoint `from` were trained on another base than `base`, which model.path names now. */
 export async function noteBase(from: string, base: string): Promise<void> {
   const path = join(from, ADAPTER_CONFIG);
   if (!existsSync(path)) return;
   const { baseModel } = parseAdapterConfig(await readJsonFile(path));
-  if (baseModel === undefined || resolve(baseModel) === resolve(base)) return;
+  if (baseModel === undefined || isSameModel(baseModel, base)) return;
   say(
     `the adapters of ${from} were trained on ${baseModel}, but model.path names ${base} now. To train on the same base, set model.path=${baseModel}.`,
   );

@@ -369,14 +369,13 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     await this.#engine.rollout.resume();
   }
 
-  /** Runs an evaluation. Calls of clients continue meanwhile. Afterwards, generation is paused if it was paused before. */
+  /** Runs an evaluation. Calls of clients continue meanwhile. Afterwards, generation is paused again if the pause has not ended. */
   override async evaluate<T>(run: (onQueued: () => Promise<void>) => Promise<T>): Promise<T> {
     const { rollout } = this.#engine;
-    const isPaused = this.#isPaused;
     try {
       return await run(async () => rollout.resume());
     } finally {
-      if (isPaused) await rollout.pause();
+      if (this.#isPaused) await rollout.pause(); // `run` can have ended the pause during the evaluation
     }
   }
 

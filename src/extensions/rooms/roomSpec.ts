@@ -29,7 +29,9 @@ export function openedKey({ path, valPath, mcpServers, module, options }: TrainC
   const ofShipped = { 'options.module': options['module'], 'options.searchUrl': options['searchUrl'] };
   const named = { path, valPath, mcpServers, ...(module === undefined && ofShipped) };
   const isNamed = (value: unknown) =>
-    value !== undefined && (typeof value !== 'object' || value === null || Object.keys(value).length > 0);
+    value !== undefined &&
+    value !== '' &&
+    (typeof value !== 'object' || value === null || Object.keys(value).length > 0);
   return Object.entries(named).find(([, value]) => isNamed(value))?.[0];
 }
 
