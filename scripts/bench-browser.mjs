@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { serveBenchPage, withPage } from './lib/benchPage.mjs';
-import { exitOnSetupError, messageOf, SetupError } from './lib/say.mjs';
+import { exitOnSetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
 /** @typedef {import('../bench/peers/types.ts').PeerName} PeerName */
@@ -23,11 +23,7 @@ const say = (line) => void process.stderr.write(`bench: ${line}\n`);
 function readOptions() {
   const flag = /** @type {const} */ ({ type: 'boolean', default: false });
   const text = /** @type {const} */ ({ type: 'string' });
-  try {
-    return parseArgs({ options: { only: text, peer: text, quick: flag, json: flag } }).values;
-  } catch (error) {
-    throw new SetupError(messageOf(error));
-  }
+  return parseArgs({ options: { only: text, peer: text, quick: flag, json: flag } }).values;
 }
 
 /**

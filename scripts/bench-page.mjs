@@ -26,7 +26,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { webGpuLaunchOptions } from '../src/cli/chromium.mjs';
 import { lessonPages } from './lib/lessons.mjs';
-import { exitOnSetupError, messageOf, runLoud, say, SetupError } from './lib/say.mjs';
+import { exitOnSetupError, runLoud, say, SetupError } from './lib/say.mjs';
 import { servePage } from './lib/servePage.mjs';
 import { ROOT, setup } from './setup.mjs';
 
@@ -405,13 +405,8 @@ const measureAll = (short) =>
 
 function readOptions() {
   const flag = /** @type {const} */ ({ type: 'boolean', default: false });
-  try {
-    const lesson = /** @type {const} */ ({ type: 'string', multiple: true });
-    const options = { json: flag, short: flag, 'no-build': flag, lessons: flag, lesson };
-    return parseArgs({ options }).values;
-  } catch (error) {
-    throw new SetupError(messageOf(error));
-  }
+  const lesson = /** @type {const} */ ({ type: 'string', multiple: true });
+  return parseArgs({ options: { json: flag, short: flag, 'no-build': flag, lessons: flag, lesson } }).values;
 }
 
 try {

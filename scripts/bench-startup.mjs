@@ -14,7 +14,7 @@ import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { webGpuLaunchOptions } from '../src/cli/chromium.mjs';
-import { exitOnSetupError, messageOf, runLoud, SetupError } from './lib/say.mjs';
+import { exitOnSetupError, runLoud, SetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
 /** Settings that limit the run to its first samples. Everything else is as in the recipe. */
@@ -120,18 +120,10 @@ function keep({ adapter, startup }) {
   process.stderr.write(`bench: stored in ${file}\n`);
 }
 
-function readOptions() {
-  try {
-    return parseArgs({
-      options: { rounds: { type: 'string', default: '3' }, keep: { type: 'boolean', default: false } },
-    }).values;
-  } catch (error) {
-    throw new SetupError(messageOf(error));
-  }
-}
-
 try {
-  const options = readOptions();
+  const { values: options } = parseArgs({
+    options: { rounds: { type: 'string', default: '3' }, keep: { type: 'boolean', default: false } },
+  });
   const rounds = Number(options.rounds);
   if (!(rounds >= 1)) throw new SetupError(`--rounds is "${options.rounds}"; allowed: a number of at least 1.`);
   Object.assign(process.env, setup({ browser: true }));

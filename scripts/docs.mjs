@@ -16,6 +16,11 @@ const SAID_ELSEWHERE = /__type|Error\.name |src\/grpo\/config\/|src\/extensions\
 const NO_ENTRY = './worker';
 
 const isCheck = process.argv.includes('--check');
+const unknown = process.argv.slice(2).find((argument) => argument !== '--check');
+if (unknown !== undefined) {
+  process.stderr.write(`Unknown argument "${unknown}"; allowed: --check.\n`);
+  process.exit(2);
+}
 const out = isCheck ? mkdtempSync(join(tmpdir(), 'webgrpo-docs-')) : join(ROOT, 'docs', 'api');
 
 /** @type {Record<string, { types?: string }>} */

@@ -55,7 +55,7 @@ function failureIn(folder, project, tests, env) {
   const args = ['run', '--bail', '1', '--reporter=json', `--outputFile.json=${results}`, '--project', project];
   const { status } = spawnSync(process.execPath, [join(ROOT, 'node_modules/vitest/vitest.mjs'), ...args, ...tests], {
     cwd: folder,
-    env: { ...process.env, ...env, REQUIRE_GPU: '1' },
+    env: { ...process.env, ...env },
     stdio: 'ignore',
     timeout: 600_000,
   });
@@ -126,6 +126,12 @@ const commits = words.flatMap((word, i) => (words[i - 1] === '--at' ? [git('rev-
 const chosen = words.filter((word, i) => word !== '--at' && words[i - 1] !== '--at');
 if (commits.length === 0) commits.push(git('rev-parse', '--short', 'HEAD'));
 const mutations = MUTATIONS.filter(({ name }) => chosen.length === 0 || chosen.some((word) => name.includes(word)));
+if (mutations.length === 0) {
+  process.stderr.write(
+    `No break has "${chosen.join('" or "')}" in its name. The names are in scripts/lib/mutations.mjs.\n`,
+  );
+  process.exit(2);
+}
 const env = setup({ adapter: true });
 const columns = commits.map((commit) => column(commit, mutations, env));
 const cell = (/** @type {string} */ text) => text.replaceAll('|', '\\|');

@@ -88,6 +88,8 @@ const show = (/** @type {import('./lib/prose.mjs').Line[]} */ of) => {
 const [option, value] = process.argv.slice(2);
 /** @type {Record<string, number>} */
 const ceilings = JSON.parse(readFileSync(CEILINGS, 'utf8'));
+if (option === '--list' && !(value in found))
+  say(`There is no rule "${value}". There are: ${Object.keys(found).join('; ')}`);
 if (option === '--list') show(found[value] ?? []);
 if (option === '--draw') {
   const errors = strings.filter(({ file, text }) => file.startsWith('src/') && /[a-z]\. [A-Z].*\.$/.test(text));

@@ -191,9 +191,14 @@ try {
   const words = process.argv.slice(2);
   setup();
   const recipes = readRecipes(readFileSync(join(ROOT, 'CONTRIBUTING.md'), 'utf8'));
+  const isChosen = (/** @type {string} */ title) => words.length === 0 || words.some((word) => title.includes(word));
+  const chosen = [...recipes].filter(([title]) => isChosen(title));
+  if (chosen.length === 0)
+    throw new SetupError(
+      `No recipe has "${words.join('" or "')}" in its title. There are: ${[...recipes].map(([title]) => title).join('; ')}.`,
+    );
   process.stdout.write('| recipe | files | which |\n| --- | --- | --- |\n');
-  for (const [title, steps] of recipes) {
-    if (words.length > 0 && !words.some((word) => title.includes(word))) continue;
+  for (const [title, steps] of chosen) {
     try {
       const files = tryRecipe(steps);
       process.stdout.write(`| ${title} | ${files.length} | ${files.join(', ')} |\n`);

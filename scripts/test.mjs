@@ -9,15 +9,15 @@
  */
 
 import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ensureLavapipe } from './lib/lavapipe.mjs';
 import { ensureNatsServer } from './lib/natsServer.mjs';
 import { isDebian, missingLine } from './lib/requirements.mjs';
-import { runNodeTimed } from './lib/runNodeTimed.mjs';
-import { exitOnSetupError, say, SetupError } from './lib/say.mjs';
+import { killRunning, runNodeTimed } from './lib/runNodeTimed.mjs';
+import { exitOnSetupError, messageOf, say, SetupError } from './lib/say.mjs';
 import { overrunLines, overruns, storedTimes, storeTimes } from './lib/testBudget.mjs';
-import { failures, fileSeconds, fromExitCode, fromPlaywright, fromVitest } from './lib/testResults.mjs';
+import { failures, fileSeconds, fromExitCode, fromPlaywright, fromVitest, secondsFile } from './lib/testResults.mjs';
 import { kernelsThatDidNotRun, kernelTestFiles } from './lib/testedKernels.mjs';
 import { adapterEnv, browserEnv, ROOT, setup } from './setup.mjs';
 
@@ -40,8 +40,22 @@ import { adapterEnv, browserEnv, ROOT, setup } from './setup.mjs';
 const RESULTS = process.env['TEST_RESULTS'] ?? join(ROOT, 'node_modules', '.cache', 'webgrpo', 'test-results');
 /** The folder for temporary files of all stages. It is deleted at the end. */
 const TEMPORARY = mkdtempSync(join(tmpdir(), 'webgrpo-test-'));
-process.on('exit', () => rmSync(TEMPORARY, { recursive: true, force: true }));
-for (const signal of /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP'])) process.on(signal, () => process.exit(1));
+process.on('exit', () => {
+  try {
+    rmSync(TEMPORARY, { recursive: true, force: true, maxRetries: 3 });
+  } catch {
+    // A process that a test started still has files open. The system deletes them later.
+  }
+});
+/** @type {NodeJS.Signals | undefined} */
+let stoppedBy;
+for (const signal of /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP']))
+  process.on(signal, () => {
+    if (stoppedBy) process.exit(128 + constants.signals[signal]);
+    stoppedBy = signal;
+    killRunning('SIGTERM');
+    setTimeout(() => killRunning('SIGKILL'), 10_000).unref();
+  });
 const resultFile = (/** @type {string} */ name) => join(RESULTS, `${name}.json`);
 const kernelsFile = (/** @type {string} */ name) => join(RESULTS, `${name}-kernels.txt`);
 const bin = (/** @type {string} */ path) => join(ROOT, 'node_modules', path);
@@ -77,8 +91,9 @@ const vitest = (name, more = {}, project = name) => ({
     '--reporter=default',
     '--reporter=json',
     `--outputFile.json=${resultFile(name)}`,
+    `--reporter=${join(ROOT, 'scripts', 'lib', 'fileSecondsReporter.mjs')}`,
   ],
-  env: { KERNELS_RUN: kernelsFile(name) },
+  env: { KERNELS_RUN: kernelsFile(name), FILE_SECONDS: secondsFile(resultFile(name)) },
   count: fromVitest,
   ...more,
 });
@@ -136,13 +151,15 @@ const GROUPS = [
 const STAGES = [...CHECKS, ...GROUPS.flat(2)];
 
 /**
- * Looks for the programs that the stages need, installs what it can, and names what is missing. In CI a missing program is an error.
+ * Looks for the programs that the stages need, installs what it can, and names what is missing. In CI a missing program is a failure.
  * @param {Stage[]} stages
- * @returns {Found}
+ * @returns {{ found: Found, failed: Row[] }}
  */
 function prepare(stages) {
   /** @type {Found} */
   const found = new Map();
+  /** @type {Row[]} */
+  const failed = [];
   const look = (
     /** @type {import('./lib/requirements.mjs').Program} */ program,
     /** @type {() => Env | undefined} */ ask,
@@ -157,7 +174,7 @@ function prepare(stages) {
     const needy = stages.filter(({ needs }) => needs === program).map(({ name }) => name);
     const skipped = program === 'nats-server' ? 'tests of rooms' : `the stages ${needy.join(', ')}`;
     const line = missingLine(program, skipped);
-    if (process.env['CI'] && program !== 'lavapipe') throw new SetupError(line, 1);
+    if (process.env['CI'] && program !== 'lavapipe') failed.push(failure('set-up', line));
     say(line);
   };
   const isNeeded = (/** @type {string} */ program) => stages.some(({ needs }) => needs === program);
@@ -168,8 +185,19 @@ function prepare(stages) {
   }
   if (isNeeded('browser')) look('browser', browserEnv);
   if (isNeeded('lavapipe')) look('lavapipe', ensureLavapipe);
-  return found;
+  return { found, failed };
 }
+
+/**
+ * A failure that belongs to no test.
+ * @param {string} name
+ * @param {string} message
+ * @returns {Row}
+ */
+const failure = (name, message) => ({
+  ...{ name, passed: 0, failed: 1, skipped: 0, seconds: 0, files: [] },
+  why: [{ file: 'npm test', test: name, message }],
+});
 
 /**
  * @param {Stage} stage
@@ -194,14 +222,13 @@ async function runStage({ name, args, env: own, count, files, needs, inChromium 
       ...found.get('browser'),
       ...own,
       ...(needs && found.get(needs)),
-      ...(found.get('adapter') && { REQUIRE_GPU: '1' }),
       ...(found.get('nats-server') && { REQUIRE_NATS: '1' }),
       ...(isFull && { FULL_TESTS: '1' }),
     },
     isLive: isAlone,
   });
   if (!isAlone) process.stdout.write(`\n== ${name}\n${run.output}`);
-  return {
+  const row = {
     name,
     seconds: run.seconds,
     cpu: inChromium ? undefined : run.cpu,
@@ -209,7 +236,12 @@ async function runStage({ name, args, env: own, count, files, needs, inChromium 
     files: fileSeconds(resultFile(name), ROOT),
     why: failures(resultFile(name), ROOT),
   };
+  // With words, the files of the words can all belong to another stage.
+  return words.length === 0 && testsOf(row) === 0 ? { ...row, ...failure(name, 'It ran no test.') } : row;
 }
+
+/** @param {Row} row */
+const testsOf = ({ passed, failed, skipped }) => passed + failed + skipped;
 
 /**
  * @param {Stage[][]} group
@@ -230,7 +262,7 @@ async function runGroup(group, stages, found, words) {
  */
 async function runLane(lane, found, words, isAlone) {
   const rows = [];
-  for (const stage of lane) rows.push(await runStage(stage, found, words, isAlone));
+  for (const stage of lane) if (!stoppedBy) rows.push(await runStage(stage, found, words, isAlone));
   return rows;
 }
 
@@ -291,28 +323,35 @@ function printFailures(rows) {
 }
 
 /**
- * Splits arguments into the selected stages and parts of file names. Names of stages come first.
+ * Splits arguments into the selected stages and parts of file names. Names of stages come first. Throws SetupError.
  * @param {string[]} words
  */
 function chosen(words) {
   const isStage = (/** @type {string} */ word) => STAGES.some((stage) => stage.name === word);
   const names = words.filter(isStage);
-  if (words.length === 0 || isStage(words[0]))
-    return {
-      stages: STAGES.filter(({ name, isFull: onlyFull }) =>
-        names.length > 0 ? names.includes(name) : isFull || !onlyFull,
-      ),
-      files: words.filter((word) => !isStage(word)),
-    };
-  process.stderr.write(`Unknown stage "${words[0]}". There are ${STAGES.map((stage) => stage.name).join(', ')}.\n`);
-  process.exit(2);
+  const files = words.filter((word) => !isStage(word));
+  const stages = STAGES.filter(({ name, isFull: onlyFull }) =>
+    names.length > 0 ? names.includes(name) : isFull || !onlyFull,
+  );
+  const takesFiles = stages.some(({ count }) => count !== fromExitCode);
+  if (words.length > 0 && (!isStage(words[0]) || (files.length > 0 && !takesFiles)))
+    throw new SetupError(`Unknown stage "${files[0]}". There are ${STAGES.map((stage) => stage.name).join(', ')}.`);
+  if (isTimed && (isFull || files.length > 0))
+    throw new SetupError(
+      '--times stores the times of complete everyday stages. Leave out --full and names of test files.',
+    );
+  return { stages, files };
 }
 
 const words = process.argv.slice(2).filter((word) => word !== '--full' && word !== '--times');
 const isFull = process.argv.includes('--full');
+const isTimed = process.argv.includes('--times');
+const started = performance.now();
+/** @type {Row[]} */
+const rows = [];
 
-try {
-  const started = performance.now();
+/** Runs the selected stages and adds their rows. */
+async function runAll() {
   const { stages, files } = chosen(words);
   // Debian's packages need nothing from npm, so apt-get runs at the same time as npm. Elsewhere Playwright installs a Chromium.
   const needsBrowser = stages.some(({ needs }) => needs === 'browser');
@@ -321,24 +360,36 @@ try {
   rmSync(RESULTS, { recursive: true, force: true });
   mkdirSync(RESULTS, { recursive: true });
   const checks = CHECKS.filter((stage) => stages.includes(stage));
-  const [rows] = await Promise.all([runLane(checks, new Map(), files, false), early ?? (needsBrowser && install())]);
-  const found = prepare(stages);
+  const [checked] = await Promise.all([runLane(checks, new Map(), files, false), early ?? (needsBrowser && install())]);
+  rows.push(...checked);
+  if (stoppedBy) return;
+  const { found, failed } = prepare(stages);
+  rows.push(...failed);
   for (const group of GROUPS) {
     rows.push(...(await runGroup(group, stages, found, files)));
     if (rows.some(({ name, passed }) => name === page.name && passed > 0)) e2e.env = { ...e2e.env, E2E_BUILT: '1' };
   }
+  const ran = rows.filter(({ name }) => stages.some((stage) => stage.name === name && stage.count !== fromExitCode));
+  if (files.length > 0 && !stoppedBy && ran.every((row) => testsOf(row) === 0))
+    rows.push(failure('files', `No test of these stages is in a file named "${files.join('" or "')}".`));
   // With selected test files, or with the additional tests of --full, the shares of time cannot be compared with the stored ones.
-  if (files.length === 0) {
-    for (const { name } of rows)
-      if (existsSync(kernelsFile(name))) process.stdout.write(kernelsThatDidNotRun(name, kernelsFile(name)));
-    if (!isFull) process.stdout.write(overrunLines(overruns(timesOf(rows))));
-    if (!isFull && process.argv.includes('--times')) storeTimes(timesOf(rows));
-  }
-  printFailures(rows);
-  printTable(rows, (performance.now() - started) / 1000);
-  const sum = (/** @type {'passed' | 'failed'} */ key) => rows.reduce((total, row) => total + row[key], 0);
-  process.stdout.write(`${sum('passed')} passed, ${sum('failed')} failed\n`);
-  process.exitCode = sum('failed') === 0 ? 0 : 1;
-} catch (error) {
-  exitOnSetupError(error);
+  if (files.length > 0) return;
+  for (const { name } of rows)
+    if (existsSync(kernelsFile(name))) process.stdout.write(kernelsThatDidNotRun(name, kernelsFile(name)));
+  if (!isFull) process.stdout.write(overrunLines(overruns(timesOf(rows))));
+  if (isTimed) storeTimes(timesOf(rows.filter((row) => row.failed === 0)));
 }
+
+try {
+  await runAll();
+} catch (error) {
+  if (error instanceof SetupError && error.exitCode === 2) exitOnSetupError(error);
+  if (!(error instanceof SetupError)) process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`);
+  rows.push(failure('npm test', messageOf(error)));
+}
+if (stoppedBy) rows.push(failure('npm test', `${stoppedBy} ended the run; later stages did not run.`));
+printFailures(rows);
+printTable(rows, (performance.now() - started) / 1000);
+const sum = (/** @type {'passed' | 'failed'} */ key) => rows.reduce((total, row) => total + row[key], 0);
+process.stdout.write(`${sum('passed')} passed, ${sum('failed')} failed\n`);
+process.exitCode = stoppedBy ? 128 + constants.signals[stoppedBy] : Number(sum('failed') > 0);

@@ -7,7 +7,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { swiftShaderBeside } from '../../src/cli/chromium.mjs';
+import { mayHaveGpu, swiftShaderBeside } from '../../src/cli/chromium.mjs';
 import { ensureChromium } from './chromium.mjs';
 import { howToInstall } from './requirements.mjs';
 import { say, SetupError } from './say.mjs';
@@ -79,9 +79,11 @@ export function probe(env) {
 }
 
 /**
- * True if an adapter that was stored by an earlier start still exists: its driver files are there.
+ * True if an adapter that was stored by an earlier start is still the one to use: its driver files are there, and no GPU or its driver was
+ * added to a machine that had none.
  * @param {Adapter} adapter
  */
-export function stillThere({ icd }) {
+export function stillThere({ icd, software }) {
+  if (software && !process.env.VK_ICD_FILENAMES && mayHaveGpu(process.env)) return false;
   return icd === '' || icd.split(delimiter).every((path) => existsSync(path));
 }

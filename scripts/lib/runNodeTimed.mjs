@@ -7,6 +7,23 @@ import { spawn } from 'node:child_process';
  * seconds @property {number | undefined} cpu of the process and all awaited processes below it; undefined if no shell reports it
  */
 
+/** Processes that run now, each with a process group of its own. @type {Set<import('node:child_process').ChildProcess>} */
+const running = new Set();
+
+/**
+ * Sends a signal to all processes of `runNodeTimed`, and to the processes that these have started.
+ * @param {NodeJS.Signals} signal
+ */
+export function killRunning(signal) {
+  for (const child of running)
+    try {
+      if (process.platform === 'win32' || child.pid === undefined) child.kill(signal);
+      else process.kill(-child.pid, signal);
+    } catch {
+      // All processes of the group have ended.
+    }
+}
+
 /**
  * Never rejects: a process that cannot be started has `ok` false.
  * @param {string[]} args
@@ -19,11 +36,15 @@ export function runNodeTimed(args, { cwd, env, isLive }) {
   const timed = ['-c', '"$@"; status=$?; times >&3; exit $status', 'sh', process.execPath, ...args];
   const [command, given] = process.platform === 'win32' ? [process.execPath, args] : ['sh', timed];
   return new Promise((resolve) => {
-    const child = spawn(command, given, { stdio: ['ignore', pipe, pipe, 'pipe'], cwd, env });
+    const detached = process.platform !== 'win32'; // on Windows it would open a console window
+    const child = spawn(command, given, { stdio: ['ignore', pipe, pipe, 'pipe'], cwd, env, detached });
+    running.add(child);
     let output = '';
     let times = '';
-    const end = (/** @type {boolean} */ ok) =>
+    const end = (/** @type {boolean} */ ok) => {
+      running.delete(child);
       resolve({ ok, output, seconds: (performance.now() - started) / 1000, cpu: processorSeconds(times) });
+    };
     for (const stream of [child.stdout, child.stderr]) stream?.on('data', (text) => (output += text));
     child.stdio[3]?.on('data', (text) => (times += text));
     child.on('error', (error) => {

@@ -52,12 +52,14 @@ export const needsShell = (command, platform = process.platform) =>
 export const messageOf = (error) => (error instanceof Error ? error.message : String(error));
 
 /**
- * Ends the process with the message of a SetupError. Rethrows any other error, because that is a bug in webgrpo, and its stack is needed.
+ * Ends the process with the message of a SetupError, or of an argument that `parseArgs` does not know. Rethrows any other error, because
+ * that is a bug in webgrpo, and its stack is needed.
  * @param {unknown} error
  * @returns {never}
  */
 export function exitOnSetupError(error) {
-  if (!(error instanceof SetupError)) throw error;
+  const isArgument = error instanceof TypeError && 'code' in error && /^ERR_PARSE_ARGS/.test(String(error.code));
+  if (!(error instanceof SetupError) && !isArgument) throw error;
   process.stderr.write(`${error.message}\n`);
-  process.exit(error.exitCode);
+  process.exit(error instanceof SetupError ? error.exitCode : 2);
 }

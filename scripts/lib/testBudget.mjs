@@ -3,6 +3,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT } from '../setup.mjs';
+import { messageOf, SetupError } from './say.mjs';
 
 /**
  * Stored times of each stage: wall seconds, number of tests, and seconds by test file.
@@ -18,7 +19,17 @@ const FACTOR = 3;
 const LEAST_SHARE = 0.03;
 
 /** @returns {Times} */
-export const storedTimes = () => (existsSync(FILE) ? JSON.parse(readFileSync(FILE, 'utf8')) : {});
+export function storedTimes() {
+  if (!existsSync(FILE)) return {};
+  try {
+    return JSON.parse(readFileSync(FILE, 'utf8'));
+  } catch (error) {
+    throw new SetupError(
+      `test/seconds.json is not JSON (${messageOf(error)}). Restore it, or delete it and run npm test -- --times.`,
+      1,
+    );
+  }
+}
 
 /**
  * Replaces the stored times of the stages that ran; keeps the others.

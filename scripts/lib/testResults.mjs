@@ -1,4 +1,7 @@
-/** Reads the result files of a stage of `npm test`: counts passed and failed tests, and the seconds of each test file. */
+/**
+ * Reads the result files of a stage of `npm test`: counts passed and failed tests, and the seconds of each test file. A damaged file, such
+ * as one that a killed process left, is read like a missing one.
+ */
 
 import { existsSync, readFileSync } from 'node:fs';
 import { relative } from 'node:path';
@@ -9,32 +12,46 @@ import { relative } from 'node:path';
  * @typedef {{ status?: string, results: { duration: number, error?: { message?: string } }[] }} PlaywrightTest
  * @typedef {{ file?: string, suites?: Suite[], specs?: { title: string, tests: PlaywrightTest[] }[] }} Suite
  * @typedef {{ status: string, fullName: string, failureMessages: string[] }} VitestTest
- * @typedef {{ name: string, status: string, message?: string, startTime: number, endTime: number,
- *   assertionResults: VitestTest[] }} VitestFile
+ * @typedef {{ name: string, status: string, message?: string, assertionResults: VitestTest[] }} VitestFile
  * @typedef {{ testResults?: VitestFile[], suites?: Suite[] }} Results
  * @typedef {{ file: string, test: string, message: string }} Failure
  */
 
-const read = (/** @type {string} */ file) => JSON.parse(readFileSync(file, 'utf8'));
+/** @param {string} file */
+function read(file) {
+  if (!existsSync(file)) return undefined;
+  try {
+    return JSON.parse(readFileSync(file, 'utf8'));
+  } catch {
+    return undefined;
+  }
+}
+
+/** The file in which fileSecondsReporter.mjs writes the seconds of each test file, beside the results. @param {string} resultFile */
+export const secondsFile = (resultFile) => resultFile.replace(/\.json$/, '-seconds.json');
 
 /**
- * Counts a check that is not a test runner, such as lint, as one test. A runner that ended before it wrote its results counts as one
- * failure.
+ * Counts a check that is not a test runner, such as lint, as one test.
  * @type {Count}
  */
 export const fromExitCode = (_, ok) => ({ passed: ok ? 1 : 0, failed: ok ? 0 : 1, skipped: 0 });
 
+/** A runner that wrote no results has run no test. */
+const noResults = (/** @type {boolean} */ ok) => ({ passed: 0, failed: ok ? 0 : 1, skipped: 0 });
+
 /** @type {Count} */
 export function fromVitest(file, ok) {
-  if (!existsSync(file)) return fromExitCode(file, ok);
-  const { numPassedTests, numFailedTests, numPendingTests } = read(file);
+  const results = read(file);
+  if (!results) return noResults(ok);
+  const { numPassedTests, numFailedTests, numPendingTests } = results;
   return { passed: numPassedTests, failed: atLeastOne(numFailedTests, ok), skipped: numPendingTests };
 }
 
 /** @type {Count} */
 export function fromPlaywright(file, ok) {
-  if (!existsSync(file)) return fromExitCode(file, ok);
-  const { expected, unexpected, flaky, skipped } = read(file).stats;
+  const results = read(file);
+  if (!results) return noResults(ok);
+  const { expected, unexpected, flaky, skipped } = results.stats;
   return { passed: expected + flaky, failed: atLeastOne(unexpected, ok), skipped };
 }
 
@@ -52,14 +69,12 @@ const atLeastOne = (failed, ok) => (ok ? failed : Math.max(1, failed));
  * @returns {{ file: string, seconds: number }[]}
  */
 export function fileSeconds(resultFile, root) {
-  if (!existsSync(resultFile)) return [];
   /** @type {Results} */
-  const { testResults = [], suites = [] } = read(resultFile);
+  const { suites = [] } = read(resultFile) ?? {};
+  /** @type {Record<string, number>} */
+  const ofVitest = read(secondsFile(resultFile)) ?? {};
   return [
-    ...testResults.map(({ name, startTime, endTime }) => ({
-      file: relative(root, name),
-      seconds: (endTime - startTime) / 1000,
-    })),
+    ...Object.entries(ofVitest).map(([name, seconds]) => ({ file: relative(root, name), seconds })),
     ...suites.map((suite) => ({ file: `test/e2e/${suite.file}`, seconds: suiteMs(suite) / 1000 })),
   ];
 }
@@ -80,9 +95,8 @@ function suiteMs({ suites = [], specs = [] }) {
  * @returns {Failure[]}
  */
 export function failures(resultFile, root) {
-  if (!existsSync(resultFile)) return [];
   /** @type {Results} */
-  const { testResults = [], suites = [] } = read(resultFile);
+  const { testResults = [], suites = [] } = read(resultFile) ?? {};
   const ofVitest = testResults.flatMap(({ name, status, message, assertionResults }) => {
     const file = relative(root, name);
     const failed = assertionResults.filter((test) => test.status === 'failed');

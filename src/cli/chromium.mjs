@@ -119,6 +119,12 @@ export const hasGpuDevice = (folder = '/dev') =>
   existsSync(folder) && readdirSync(folder).some((name) => GPU_DEVICES.test(name));
 
 /**
+ * Returns true if Dawn can find a hardware GPU: there is a driver, and a device for it.
+ * @param {NodeJS.ProcessEnv} env
+ */
+export const mayHaveGpu = (env) => hasVulkanDriver(env) && (Boolean(env.VK_ADD_DRIVER_FILES) || hasGpuDevice());
+
+/**
  * Returns true if a folder that the Vulkan loader searches on Linux has the JSON file of a driver whose library exists.
  * @param {NodeJS.ProcessEnv} env
  */

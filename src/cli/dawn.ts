@@ -6,7 +6,7 @@ import { delimiter } from 'node:path';
 import { requestAdapter, summaryOf } from '../gpu/adapter.ts';
 import { InputError, NoAdapterError } from '../errors.ts';
 import { currentIo } from './process/io.ts';
-import { chosenChromium, hasGpuDevice, hasVulkanDriver, swiftShaderBeside } from './chromium.mjs';
+import { chosenChromium, mayHaveGpu, swiftShaderBeside } from './chromium.mjs';
 
 /** The GPU object of Dawn. Kept in a module variable because Dawn crashes if this object is garbage-collected. */
 export let dawn: GPU | undefined;
@@ -61,8 +61,7 @@ async function withDriver(create: () => GPU): Promise<GPU> {
   const icd = process.platform === 'linux' && !isChosen ? swiftShaderBeside(chosenChromium(env)) : '';
   // Without a GPU or a driver, a first instance would only print warnings of the Vulkan loader or about lavapipe, so SwiftShader is used
   // immediately.
-  const mayBeHardware = hasVulkanDriver(env) && (env['VK_ADD_DRIVER_FILES'] || hasGpuDevice());
-  const first = icd && !mayBeHardware ? undefined : await make();
+  const first = icd && !mayHaveGpu(env) ? undefined : await make();
   if (first && !first.adapter) checkDrivers(env);
   if (first && (first.isHardware || !icd)) return first.gpu;
   env['VK_ICD_FILENAMES'] = icd;

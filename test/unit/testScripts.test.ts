@@ -1,6 +1,10 @@
 /** Tests decisions of `npm test`'s scripts on simulated systems. */
 
-import { expect, test } from 'vitest';
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test, vi } from 'vitest';
+import { stillThere } from '../../scripts/lib/adapter.mjs';
 import {
   blocksOf,
   brokenLinks,
@@ -18,7 +22,8 @@ import { howToInstall, missingLine } from '../../scripts/lib/requirements.mjs';
 import { takesNode } from '../../scripts/lib/packages.mjs';
 import { needsShell } from '../../scripts/lib/say.mjs';
 import { overrunLines, overruns } from '../../scripts/lib/testBudget.mjs';
-import { processorSeconds } from '../../scripts/lib/runNodeTimed.mjs';
+import { killRunning, processorSeconds, runNodeTimed } from '../../scripts/lib/runNodeTimed.mjs';
+import { failures, fileSeconds, fromPlaywright, fromVitest } from '../../scripts/lib/testResults.mjs';
 import { natsServerPath } from '../../src/cli/room/natsServerPath.mjs';
 
 const debian = { platform: 'linux', hasApt: true } as const;
@@ -88,6 +93,41 @@ test.each([
 test('processor seconds are parsed from the output of sh, and unknown for other output', () => {
   expect(processorSeconds('0m0.01s 0m0.02s\n1m2.50s 0m5.25s\n')).toBe(67.75);
   expect(processorSeconds('')).toBeUndefined();
+});
+
+test.each([fromVitest, fromPlaywright])(
+  'a runner without results, or with damaged ones, has run no test: %o',
+  (count) => {
+    const file = join(mkdtempSync(join(tmpdir(), 'webgrpo-results-')), 'unit.json');
+    const none = { passed: 0, failed: 0, skipped: 0 };
+    expect([count(file, true), count(file, false)]).toEqual([none, { ...none, failed: 1 }]);
+    writeFileSync(file, '{"numPassedTests": 3, "stats"');
+    expect([count(file, true), count(file, false)]).toEqual([none, { ...none, failed: 1 }]);
+    expect([failures(file, '.'), fileSeconds(file, '.')]).toEqual([[], []]);
+  },
+);
+
+test('a stage is ended together with the processes that it has started', async () => {
+  const run = runNodeTimed(['-e', 'setInterval(() => {}, 1000)'], { cwd: '.', env: process.env, isLive: false });
+  killRunning('SIGKILL');
+  expect((await run).ok).toBe(false);
+});
+
+test('a stored software adapter is looked for again when a driver or a GPU is added, but not one that the user chose', () => {
+  const stored = {
+    name: 'SwiftShader',
+    software: true,
+    env: { VK_ICD_FILENAMES: 'package.json' },
+    icd: 'package.json',
+  };
+  vi.stubEnv('VK_ICD_FILENAMES', '');
+  vi.stubEnv('VK_ADD_DRIVER_FILES', 'x.json');
+  expect(stillThere(stored)).toBe(false);
+  expect(stillThere({ ...stored, software: false })).toBe(true);
+  vi.stubEnv('VK_ICD_FILENAMES', 'package.json');
+  expect(stillThere(stored)).toBe(true);
+  expect(stillThere({ ...stored, icd: 'nowhere.json' })).toBe(false);
+  vi.unstubAllEnvs();
 });
 
 const stage = (files: Record<string, number>) => ({ unit: { seconds: 1, tests: 1, files } });
