@@ -413,6 +413,30 @@ test('settings that would do nothing, or contradict each other, are refused', ()
   expect(policyLossSpec(parse(MINIMAL, 'actor.klClamp=10')).klClamp).toBe(10);
 });
 
+test.each([
+  [['algorithm.useKlInReward=true', 'actor.useKlLoss=true'], 'are both on, which counts the KL twice'],
+  ...['rloo', 'grpo_passk', 'turn_loo'].map((name): [string[], string] => [
+    [`algorithm.advEstimator=${name}`, 'rollout.n=1'],
+    `rollout.n is 1, but advEstimator "${name}" compares samples`,
+  ]),
+  ...['algorithm.advEstimator=remax', 'algorithm.filterGroups.enable=true'].map((other): [string[], string] => [
+    ['rollout.overSampleRate=0.5', other],
+    'rollout.overSampleRate is 0.5, which cannot be combined',
+  ]),
+  [['rollout.partialRollout=true'], 'carries over what rollout.overSampleRate leaves, which is 0'],
+  [['actor.optim={ optimizer: SGD, nesterov: true }'], 'actor.optim.nesterov is true, but SGD has no momentum'],
+  [
+    ['trainer.pipeline=fully-async', 'asyncTraining={ stalenessThreshold: 1.5, maxOffPolicyThreshold: 1 }'],
+    'maxOffPolicyThreshold is 1, but stalenessThreshold 1.5 lets groups get older',
+  ],
+  [
+    ['reward.rubric.criteria=[{ name: a, description: b }]', 'reward.judge.maxPromptLength=9000'],
+    'reward.judge.maxPromptLength is 9000 tokens, but the reference judges in passes of',
+  ],
+])('%j is refused, because the settings contradict each other', (overrides, words) =>
+  expect(sentence(() => parse(MINIMAL, ...overrides))).toContain(words),
+);
+
 test('LoRA: one module or several, engine tfjs refused, the resolved config reads back', () => {
   expect(parse(MINIMAL).model).toMatchObject({ loraRank: 0, targetModules: ['all-linear'] });
   const config = parse(MINIMAL, 'model.loraRank=8', 'model.targetModules=q_proj');

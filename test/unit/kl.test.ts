@@ -1,5 +1,9 @@
 import { expect, test } from 'vitest';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { KL_TYPES, klPenalty, updateKlController } from '../../src/grpo/losses/kl.ts';
+import { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import type { Task } from '../../src/tasks/task.ts';
+import { readBack, scriptedEngine, withoutTimes } from '../scriptedRuns.ts';
 
 const LOGP = -1.3;
 const OLD = -1.1;
@@ -48,4 +52,29 @@ test('the adaptive coefficient moves towards the target, at most 20% of samples 
   expect(updateKlController(controller, 5, 50).klCoef).toBeCloseTo(0.1 * 1.1, 12);
   expect(updateKlController(controller, 0.45, 50).klCoef).toBeCloseTo(0.1 * 0.95, 12);
   expect(updateKlController({ ...controller, type: 'fixed' }, 5, 50).klCoef).toBe(0.1);
+});
+
+test('a run adapts the coefficient after each step, and resumes with it and with the refreshed reference', async () => {
+  const config = resolveTrainConfig({
+    ...{ name: 'kl', model: { path: 'x' }, rollout: { n: 4 } },
+    data: { trainBatchSize: 2, maxPromptLength: 64, maxResponseLength: 8 },
+    algorithm: { useKlInReward: true, klCtrl: { type: 'adaptive', klCoef: 0.5, horizon: 40 } },
+    trainer: { refUpdateFreq: 1, refMixupAlpha: 0.5 },
+  });
+  const task: Task = {
+    name: 'length',
+    train: (index) => ({ id: `${index}`, messages: [{ role: 'user', content: `${index} plus 3` }], answer: '' }),
+    heldOut: () => [],
+    reward: ({ response }) => ({ score: response.length % 7, acc: 0 }),
+  };
+  const trainerOf = () => new GrpoTrainer({ config, task, engine: scriptedEngine({ withReference: true }) });
+  const trainer = trainerOf();
+  await trainer.step();
+  const middle = readBack(await trainer.checkpoint());
+  const { metrics } = await trainer.step();
+  // The KL of the first step is 0, which lowers the coefficient by 20% x 8 samples / 40.
+  expect(metrics['actor/reward_kl_penalty_coeff']).toBeCloseTo(0.5 * 0.96, 12);
+  const resumed = trainerOf();
+  await resumed.restore(middle);
+  expect(withoutTimes([(await resumed.step()).metrics])).toEqual(withoutTimes([metrics]));
 });

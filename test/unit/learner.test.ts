@@ -1,6 +1,6 @@
 /** Tests the rows of a Learner: valid rows pass unchanged, errors name what is wrong, and calls keep their order. */
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { InputError, NotFiniteError } from '../../src/errors.ts';
 import { policyData } from '../../src/extensions/learner/rows.ts';
 import { lossSettings } from '../../src/extensions/learner/settings.ts';
@@ -136,6 +136,32 @@ describe('rows', () => {
     expect(() => read([row])).toThrow('no row has a mask with a 1');
     expect(read([row, { ...row, mask: [0, 1] }]).tokens.masks.map((mask) => mask.length)).toEqual([0, 1]);
   });
+});
+
+test('logits are divided by the temperature of the config, of the call, or for cross-entropy by 1', () => {
+  const warm = { ...config, rollout: { ...config.rollout, temperature: 0.7 } };
+  const used = (loss?: string, options = {}) => lossSettings(warm, loss, options, 4).config.rollout.temperature;
+  expect([used(), used('grpo'), used('grpo', { temperature: 2 }), used('cross_entropy')]).toEqual([0.7, 0.7, 2, 1]);
+});
+
+test('an update has the rate of its step and the gradClip of the config, unless the call gives them', async () => {
+  const engine = new ScriptedEngine({ tokenizer });
+  const scheduled = resolveTrainConfig({
+    ...{ name: 'rates', model: { path: 'x' }, data: { trainBatchSize: 2 } },
+    actor: { ppoMiniBatchSize: 1, optim: { lr: 0.4, lrWarmupSteps: 4 } }, // two updates in each step
+  });
+  const learner = new Learner({ engine, config: scheduled });
+  const optimizerStep = vi.spyOn(engine.model, 'optimizerStep');
+  for (const options of [{}, {}, {}, { lr: 0.3, gradClip: 0.25 }]) {
+    await learner.forwardBackward([{ tokens: [1, 2], mask: [0, 1] }], 'cross_entropy');
+    await learner.optimStep(options);
+  }
+  expect(optimizerStep.mock.calls.map(([{ lr, gradClip }]) => [lr, gradClip])).toEqual([
+    [0.1, 1],
+    [0.1, 1],
+    [0.2, 1],
+    [0.3, 0.25],
+  ]);
 });
 
 test('weights that are not finite are not saved, and a state is loaded over them', async () => {

@@ -1,6 +1,8 @@
 /** Tests settings and rules that change during a run: a change equals a resume with that setting. */
 import { beforeAll, beforeEach, expect, test } from 'vitest';
+import type { TrainConfigInput } from '../../src/grpo/config/input.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { withSettings } from '../../src/grpo/live.ts';
 import type { AsyncCustomLoss } from '../../src/grpo/losses/types.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { GrpoTrainerOptions } from '../../src/grpo/trainerOptions.ts';
@@ -106,6 +108,16 @@ test('settings that cannot change live are refused by name, and nothing is appli
   expect(trainer.state.changes).toBeUndefined();
 });
 
+test.each<Partial<TrainConfigInput>>([
+  { rollout: { overSampleRate: 0.5, partialRollout: true } },
+  { algorithm: { replayBufferSize: 8 } },
+  { trainer: { pipeline: 'one-step-off' } },
+])('the temperature cannot change if a step trains on tokens of earlier steps: %j', (more) => {
+  const config = resolveTrainConfig({ name: 'late', model: { path: 'x' }, ...more });
+  expect(() => withSettings(config, { 'rollout.temperature': 0.7 }, {})).toThrow('tokens of earlier steps');
+  expect(withSettings(config, { 'actor.optim.lr': 1e-5 }, {}).actor.optim.lr).toBe(1e-5);
+});
+
 test('a replaced reward is used in training but not in evaluations; undefined restores the original', async () => {
   const trainer = trainerOf({ task: { ...task, reward: () => ({ score: 0.25, acc: 1 }) } });
   const scores = async () => (await trainer.step()).metrics['critic/score/mean'];
@@ -115,6 +127,7 @@ test('a replaced reward is used in training but not in evaluations; undefined re
   expect(await scores()).toBe(7);
   expect((await trainer.validate())['val-core/length/acc/mean@1']).toBe(1);
   trainer.replace({ reward: undefined });
+  trainer.replace({ tools: undefined }); // the rules of both calls are replaced
   expect(await scores()).toBe(0.25);
 });
 

@@ -140,6 +140,13 @@ test('groups without a signal are replaced by stored ones, with unchanged tokens
   expect(metrics).toMatchObject({ own: 1, 'training/replayed_groups': 2, 'training/replay_buffer_size': 3 });
 });
 
+test('a step that is done again replays the same groups', async () => {
+  const source = replaying(STEPS, new ReplayBuffer(3));
+  await source.generate(1);
+  const first = await source.generate(2);
+  expect(await source.generate(2)).toEqual(first);
+});
+
 test('a checkpoint contains the buffer, which continues from JSON with the same samples', async () => {
   const [before, after] = [new ReplayBuffer(3), new ReplayBuffer(3)];
   await replaying(STEPS, before).generate(1);

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { type NatsConnection, nkeys } from '@nats-io/nats-core';
 import { authentication, enter, newUserKey } from '../../src/extensions/rooms/connect.ts';
 import { read, VERSION, write, writeSample } from '../../src/extensions/rooms/messages.ts';
-import { SAMPLES, takeSubject } from '../../src/extensions/rooms/names.ts';
+import { JOIN, SAMPLES, takeSubject } from '../../src/extensions/rooms/names.ts';
 import {
   type FakeWorker,
   Controller,
@@ -111,7 +111,9 @@ describe.runIf(hasNatsServer())('a room', () => {
       expect(named('a')!.accepted + named('b')!.accepted).toBe(48);
     });
 
-    test('a worker counts the tokens that it sampled, without those of tools', async () => {
+    test('a worker counts the tokens that it sampled, without those of tools, and their number per second', async () => {
+      const clock = vi.spyOn(performance, 'now').mockReturnValue(1000);
+      onTestFinished(() => clock.mockRestore());
       await open(fresh());
       const mask = Uint8Array.of(1, 1, 0, 0, 0, 0, 0, 1);
       let isDone = false;
@@ -119,13 +121,30 @@ describe.runIf(hasNatsServer())('a room', () => {
         async generate({ uid }, _, put) {
           const { columns, ...record } = madeUp(uid, 0);
           await put({ ...record, columns: { ...columns, mask } });
+          clock.mockReturnValue(2500);
           isDone = true;
         },
       });
       await controller.rollouter.start([groupOf(0)]);
       await until(() => isDone).toBe(true);
       worker.leave();
-      expect(await worker.ended).toMatchObject({ tokens: 3 });
+      expect(await worker.ended).toMatchObject({ tokens: 3, tokensPerS: 2 });
+    });
+
+    test('a worker leaves after three failed groups in a row, not after three in all', async () => {
+      await open(fresh(), { ackWaitMs: NEVER_MS });
+      let calls = 0;
+      const unreliable: FakeWorker = join({
+        groupsAtOnce: 1,
+        async generate() {
+          if (++calls === 8) unreliable.leave();
+          if (calls % 2 === 1) throw new Error('once');
+        },
+      });
+      await controller.rollouter.start(Array.from({ length: 8 }, (_, i) => groupOf(i)));
+      expect(await unreliable.ended).toMatchObject({ name: 'fake' });
+      const error = new Error('always');
+      expect(await join({ generate: () => Promise.reject(error) }).ended).toBe(error);
     });
 
     test('a group starts with the weights that were published before it', async () => {
@@ -172,6 +191,24 @@ describe.runIf(hasNatsServer())('a room', () => {
         [1, 1],
       ]);
       await until(() => named('fake')!.accepted).toBe(8);
+    });
+
+    test('in a room that verifies, weights that could not be read are read again for the next group', async () => {
+      await open(fresh(), { verifies: true });
+      const { leases, weights, ackWaitMs } = controller.host;
+      const take = vi.spyOn(leases, 'take');
+      const given = () => take.mock.results.filter(({ value }) => value !== undefined).length;
+      const worker = join({ groupsAtOnce: 1 });
+      await isThere('fake');
+      await controller.rollouter.updateWeights(1);
+      await weights.put('v1', Uint8Array.of(9)); // the prompt names another file
+      await controller.rollouter.start([groupOf(0)]);
+      await until(given).toBeGreaterThan(0);
+      controller.clock.ms += ackWaitMs + 1;
+      await until(given).toBeGreaterThan(1); // the worker has skipped the group
+      await weights.put('v1', Uint8Array.of(1, 2, 3));
+      await until(() => worker.generated).toEqual(['1.0']);
+      expect(worker.versions).toEqual([0, 1]);
     });
 
     test('a group that gets too old is offered again, and samples by its older weights are dropped', async () => {
@@ -607,6 +644,14 @@ describe.runIf(hasNatsServer())('a room', () => {
         await until(counts).toBe(2 + s);
       }
       expect(leases.heldBy(victim, controller.clock.ms)).toBe(1);
+    });
+
+    test('an excluded worker is not admitted again', async () => {
+      const { id: excluded } = await newUserKey();
+      controller.host.leaveOut(excluded, 'it forged');
+      const asking = write('joining', { name: 'x', key: excluded });
+      const { data } = await worker.request(JOIN, asking, { timeout: HANG_MS / 2 });
+      expect(read('admission', data).refused).toBe('This worker was excluded from the room.');
     });
 
     test('messages that cannot be read, of another version, of groups that are not its own, in the name of others: one refusal each', async () => {

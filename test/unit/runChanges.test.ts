@@ -27,6 +27,7 @@ import {
 import type { Run } from '../../demo/training/run.ts';
 import type { Session } from '../../demo/engine/session.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import type { LiveChange } from '../../src/grpo/types.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Task } from '../../src/tasks/task.ts';
@@ -52,9 +53,10 @@ const [calls, length] = ['calls', 'length'].map((name) => ({
   name,
   code: `export const reward = () => 1; // ${name}`,
 }));
+const RATE: LiveChange = { step: 4, key: 'actor.optim.lr', from: 3e-4, to: 1e-4 };
 const CHANGES: RunChange[] = [
   { step: 2, rule: 'reward', ...calls },
-  { step: 4, key: 'actor.optim.lr', from: 3e-4, to: 1e-4 },
+  RATE,
   { step: 4, rule: 'reward', ...length },
   { step: 6, failed: 'reward' },
   { step: 7, rule: 'reward', name: "the task's own reward" },
@@ -108,12 +110,12 @@ test('changes survive a round trip as text; an invalid line is refused', () => {
     );
 });
 
-/** Returns a trainer that has finished step `step`, and the changes that are made to it. */
-function trainerAt(step: number) {
+/** Returns a trainer that has finished step `step` with the recorded `changes`, and the settings that are given to it. */
+function trainerAt(step: number, changes: LiveChange[] = []) {
   const told: object[] = [];
   return {
     told,
-    trainer: stub<GrpoTrainer>({ state: { step }, change: (settings: object) => told.push(settings) }),
+    trainer: stub<GrpoTrainer>({ state: { step, changes }, change: (settings: object) => told.push(settings) }),
   };
 }
 
@@ -160,7 +162,7 @@ test('a change in the last step, or while a run stops, is said to wait for the n
   expect([at(11, 'running'), at(12, 'running'), at(3, 'stopping')]).toEqual(Array(3).fill(none));
 });
 
-test('an engine that resumes from step 3 gets the rules in force, and later ones at their steps', async () => {
+test('an engine that resumes gets the rules in force, later ones at their steps, and a setting that waits', async () => {
   const lr = (value: number) => ({ 'actor.optim.lr': value });
   const later: RunChange = { step: 6, key: 'actor.optim.lr', from: 1e-4, to: 5e-5 };
   const kept: (readonly RunChange[])[] = [];
@@ -185,6 +187,10 @@ test('an engine that resumes from step 3 gets the rules in force, and later ones
   expect(kept.at(-1)).toEqual(CHANGES.slice(0, 3));
   await repeatChanges(5);
   expect(other.told.slice(2)).toEqual([lr(1e-3)]);
+
+  const last = trainerAt(5, [RATE]); // a loss before step 6, the first with the new rate; the recorded change is not recorded again
+  await beginRules(last.trainer, stub<Session>({}));
+  expect(last.told).toEqual([lr(1e-3)]);
   expect(changes.value.map(({ text }) => text)).toEqual([
     'Reward replaced by "calls"',
     'Learning rate 0.0003 \u2192 0.0001',

@@ -290,6 +290,9 @@ describe('hostile requests get one clear error', () => {
     const from = (origin: string, method = 'GET') => ask('/v1/models', undefined, { method, headers: { origin } });
     expect((await from('https://evil.example')).status).toBe(403);
     expect((await from('https://evil.example', 'OPTIONS')).status).toBe(403);
+    const withoutOrigin = async (site: string) =>
+      (await ask('/v1/models', undefined, { headers: { 'sec-fetch-site': site } })).status;
+    expect([await withoutOrigin('cross-site'), await withoutOrigin('same-origin')]).toEqual([403, 200]);
     const allowed = await from('http://localhost:5173', 'OPTIONS');
     expect([allowed.status, allowed.headers.get('access-control-allow-origin')]).toEqual([
       204,
@@ -607,6 +610,18 @@ describe('several replies, forced calls and JSON', () => {
       { length: 2 },
       { length: 1 },
     ]);
+  });
+
+  test('the sampler gets the sampling settings of a request; top_k -1 is off', async () => {
+    const { chat, rollout } = await served();
+    const penalties = { presence_penalty: 0.3, frequency_penalty: 0.4, repetition_penalty: 1.2 };
+    await chat({ ...penalties, top_k: 5, top_p: 0.9, min_p: 0.1, stop_token_ids: [7] });
+    await chat({ top_k: -1 });
+    const [first, second] = rollout.requests.map(({ sampling }) => sampling);
+    expect(first).toMatchObject({ presencePenalty: 0.3, frequencyPenalty: 0.4, repetitionPenalty: 1.2 });
+    expect(first).toMatchObject({ topK: 5, topP: 0.9, minP: 0.1 });
+    expect(first.stopTokenIds).toContain(7);
+    expect(second.topK).toBe(0);
   });
 
   test.each<[string, object, boolean]>([

@@ -1,10 +1,15 @@
-/** Tests the result in a link: decoding returns the encoded result up to quantisation, and no other text is accepted as a result. */
+/**
+ * Tests the result in a link: decoding returns the encoded result up to quantisation, and no other text is accepted as a result. Tests also
+ * from which hosts the run of a link would load files.
+ */
 
 import fc from 'fast-check';
 import { expect, test, vi } from 'vitest';
-import { linkOf } from '../../demo/state/address/address.ts';
+import { foreignHosts, linkOf } from '../../demo/state/address/address.ts';
 import { decodeResult, encodeResult, type SharedResult } from '../../demo/state/address/share.ts';
+import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { rng } from '../random.ts';
+import { stub } from '../stub.ts';
 
 const run = (steps: number): SharedResult => {
   const noise = rng(1);
@@ -103,12 +108,18 @@ test('changes during a run are in its link; a long rule is named without its cod
   expect(await back('// long\n'.repeat(9000))).toEqual(changes(''));
 });
 
-test('a long run is thinned, and keeps its ends', async () => {
+test('a long run is thinned, and keeps its ends and 100 evaluations', async () => {
   const sent = run(5000);
   const { history } = await decodeResult(await encodeResult(sent));
   expect(history.length).toBeLessThanOrEqual(400);
   expect(history[0]['training/global_step']).toBe(0);
   expect(history.at(-1)!['training/global_step']).toBe(5000);
+  expect(history.filter((line) => 'val-core/shared/acc/mean@1' in line).length).toBeGreaterThanOrEqual(100);
+});
+
+test('a long GPU name is cut, so that its link can be read', async () => {
+  const sent = { ...run(3), adapter: 'GPU '.repeat(30) };
+  expect((await decodeResult(await encodeResult(sent))).adapter).toBe('GPU '.repeat(20));
 });
 
 const DAMAGED = /^The result in this link is damaged \(.+\)\. Copy the whole link again\.$/;
@@ -166,5 +177,19 @@ test('a link has the hub of its run, not that of the address', () => {
   const settings = new URLSearchParams({ seed: '5' });
   expect(linkOf(settings, 'https://two', 'x')).toBe('https://page/?seed=5&hub=https%3A%2F%2Ftwo#r=x');
   expect(linkOf(settings, undefined)).toBe('https://page/?seed=5');
+  vi.unstubAllGlobals();
+});
+
+test('a run loads from the hosts of its model, its judge and its template, unless they are of the page', () => {
+  vi.stubGlobal('location', { host: 'page' });
+  const hosts = (path: string, checkpoint?: string, customChatTemplate?: string) =>
+    foreignHosts(
+      stub<TrainConfig>({ model: { path, customChatTemplate }, reward: { judge: { checkpoint } } }),
+      'https://hub',
+    );
+  const own = 'checkpoints/gsm8k-tool';
+  expect(hosts(own, own, 'https://page/chat.jinja')).toEqual([]);
+  expect(hosts(own, 'org/judge', 'https://one/chat.jinja')).toEqual(['hub', 'one']);
+  expect(hosts('org/model', 'https://two/judge.gguf')).toEqual(['hub', 'two']);
   vi.unstubAllGlobals();
 });
