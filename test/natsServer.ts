@@ -1,6 +1,6 @@
 /** A nats-server for tests, on free ports. */
 
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -93,6 +93,9 @@ export class TestRoom {
     await rm(this.folder, { recursive: true, force: true });
   }
 }
+
+/** True if this machine has openssl, which `selfSigned` runs. */
+export const hasOpenssl = spawnSync('openssl', ['version']).status === 0;
 
 /** Creates a self-signed certificate for 127.0.0.1 only. */
 export function selfSigned(folder: string): { cert: string; key: string } {

@@ -17,7 +17,7 @@ import { readSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { connectInNode } from '../../src/cli/room/openRoom.ts';
 import { authentication } from '../../src/extensions/rooms/connect.ts';
 import { WEIGHTS_BUCKET } from '../../src/extensions/rooms/names.ts';
-import { hasNatsServer, runningServer, selfSigned } from '../natsServer.ts';
+import { hasNatsServer, hasOpenssl, runningServer, selfSigned } from '../natsServer.ts';
 import { metricsIn, RunningCommand } from '../commandLine.ts';
 import { isFull } from './full.ts';
 
@@ -134,59 +134,62 @@ test.runIf(isFull)('trainer.placement=split trains what colocated trains', async
 });
 
 describe.runIf(hasNatsServer())('a room', () => {
-  test('over TLS a room trains to its end, in --full killed during the run and resumed, the same as one device', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'webgrpo-tls-'));
-    const { cert, key } = selfSigned(folder);
-    let port = '0'; // any free port
-    const flags = ['--tls-cert', cert, '--tls-key', key, '--ack-wait-s', '3'];
-    const words = () => [
-      'room',
-      recipe,
-      ...SETTINGS,
-      ...TWO,
-      'name=room',
-      'trainer.resumeMode=auto',
-      ...flags,
-      '--port',
-      port,
-    ];
-    const invitation = async (room: Said) => {
-      await until(() => INVITATION.test(room.said), room);
-      return INVITATION.exec(room.said)!.slice(1);
-    };
-    try {
-      const alone = isFull ? train('alone', ...TWO, ...MODE_A) : undefined;
-      const killed = isFull ? start(words()) : undefined;
-      let room: Said = killed ?? startHere(words());
-      const [address, code] = await invitation(room);
-      expect(address).toMatch(/^tls:\/\/127\.0\.0\.1:\d+$/);
-      port = address.split(':')[2];
-      const joining = ['join', address, '--code', code, '--name', 'stays', '--json'];
-      const worker = start(joining, { NODE_EXTRA_CA_CERTS: cert });
-      if (killed) {
-        await until(() => existsSync(inRun('room', 'checkpoints', 'step-1')), room, worker);
-        // The room's controller is killed. Its NATS server and its worker survive, so the test itself must end the server.
-        killed.child.kill('SIGKILL');
-        await killed.ended;
-        killIfThere(Number(readFileSync(inRun('room-room', 'nats.pid'), 'utf8')));
-        expect(existsSync(inRun('room', 'checkpoints', 'step-2'))).toBe(false);
-        room = start(words());
-        expect(await invitation(room)).toEqual([address, code]);
+  test.skipIf(!hasOpenssl)(
+    'over TLS a room trains to its end, in --full killed during the run and resumed, the same as one device',
+    async () => {
+      const folder = mkdtempSync(join(tmpdir(), 'webgrpo-tls-'));
+      const { cert, key } = selfSigned(folder);
+      let port = '0'; // any free port
+      const flags = ['--tls-cert', cert, '--tls-key', key, '--ack-wait-s', '3'];
+      const words = () => [
+        'room',
+        recipe,
+        ...SETTINGS,
+        ...TWO,
+        'name=room',
+        'trainer.resumeMode=auto',
+        ...flags,
+        '--port',
+        port,
+      ];
+      const invitation = async (room: Said) => {
+        await until(() => INVITATION.test(room.said), room);
+        return INVITATION.exec(room.said)!.slice(1);
+      };
+      try {
+        const alone = isFull ? train('alone', ...TWO, ...MODE_A) : undefined;
+        const killed = isFull ? start(words()) : undefined;
+        let room: Said = killed ?? startHere(words());
+        const [address, code] = await invitation(room);
+        expect(address).toMatch(/^tls:\/\/127\.0\.0\.1:\d+$/);
+        port = address.split(':')[2];
+        const joining = ['join', address, '--code', code, '--name', 'stays', '--json'];
+        const worker = start(joining, { NODE_EXTRA_CA_CERTS: cert });
+        if (killed) {
+          await until(() => existsSync(inRun('room', 'checkpoints', 'step-1')), room, worker);
+          // The room's controller is killed. Its NATS server and its worker survive, so the test itself must end the server.
+          killed.child.kill('SIGKILL');
+          await killed.ended;
+          killIfThere(Number(readFileSync(inRun('room-room', 'nats.pid'), 'utf8')));
+          expect(existsSync(inRun('room', 'checkpoints', 'step-2'))).toBe(false);
+          room = start(words());
+          expect(await invitation(room)).toEqual([address, code]);
+        }
+        await expectDone(room);
+        if (killed) expect(room.said).toMatch(/resumed from step [12]:/);
+        await expectDone(worker);
+        expectWhole('room', 2);
+        if (!alone) return;
+        await expectDone(alone);
+        expectSameRun('room', 'alone', 2);
+        expect(weights('room', 2).equals(weights('alone', 2))).toBe(true);
+      } finally {
+        for (const child of children) child.kill('SIGKILL');
+        const pid = inRun('room-room', 'nats.pid');
+        if (existsSync(pid)) killIfThere(Number(readFileSync(pid, 'utf8')));
       }
-      await expectDone(room);
-      if (killed) expect(room.said).toMatch(/resumed from step [12]:/);
-      await expectDone(worker);
-      expectWhole('room', 2);
-      if (!alone) return;
-      await expectDone(alone);
-      expectSameRun('room', 'alone', 2);
-      expect(weights('room', 2).equals(weights('alone', 2))).toBe(true);
-    } finally {
-      for (const child of children) child.kill('SIGKILL');
-      const pid = inRun('room-room', 'nats.pid');
-      if (existsSync(pid)) killIfThere(Number(readFileSync(pid, 'utf8')));
-    }
-  });
+    },
+  );
 
   test.runIf(isFull)(
     'with LoRA, on a NATS server that runs already, trains what one device trains, and publishes adapters alone',

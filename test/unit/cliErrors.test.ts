@@ -207,16 +207,20 @@ test('a result for programs is the only text on standard output', async () => {
   expect((JSON.parse(stdout) as { path: string }[]).map(({ path }) => path)).toContain('trainer.testFreq');
 });
 
-test.each([
+test.each<[string[], string | RegExp]>([
   [['actor.optim.lr'], 'The setting actor.optim.lr has no value. Write actor.optim.lr=VALUE, without spaces.'],
   [['actor.optim.lr', '1e-4'], 'The setting actor.optim.lr has no value. Write actor.optim.lr=VALUE, without spaces.'],
   [['rollout.n:4'], 'The setting rollout.n is "rollout.n:4". Write rollout.n=4, without spaces.'],
   [['+rollout.n=4'], 'The setting rollout.n is "+rollout.n=4". Write rollout.n=4, without spaces.'],
   [['--rollout.n=4'], 'rollout.n is written like an option, but is a setting. Write rollout.n=VALUE, without dashes.'],
-  [
-    ['trainer.defaultLocalDir=/proc/x'],
-    /^The run folder \/proc\/x\/.* cannot be written \(ENOENT: .*\)\. Set trainer\.defaultLocalDir/,
-  ],
+  ...(process.platform === 'linux'
+    ? [
+        [
+          ['trainer.defaultLocalDir=/proc/x'],
+          /^The run folder \/proc\/x\/.* cannot be written \(ENOENT: .*\)\. Set trainer\.defaultLocalDir/,
+        ] satisfies [string[], RegExp],
+      ]
+    : []),
   [
     ['trainer.defaultLocalDir=package.json/x'],
     /cannot be written \(ENOTDIR: .*\)\. Set trainer\.defaultLocalDir to a folder/,

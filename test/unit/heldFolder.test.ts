@@ -18,6 +18,7 @@ import {
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { pathToFileURL } from 'node:url';
 import { beforeEach, expect, test } from 'vitest';
 import { holdFolder } from '../../src/cli/process/heldFolder.ts';
 import { lockFolder } from '../../src/cli/process/lock.ts';
@@ -116,7 +117,7 @@ test('of many processes that start together exactly one gets the lock, of a free
   const code = await asJavaScript('src/cli/process/lock.ts', 'src/errors.ts');
   const program = `
     import { readSync } from 'node:fs';
-    const { lockFolder } = await import(${JSON.stringify(join(code, 'src/cli/process/lock.js'))});
+    const { lockFolder } = await import(${JSON.stringify(pathToFileURL(join(code, 'src/cli/process/lock.js')))});
     console.log('ready');
     readSync(0, new Uint8Array(1)); // all start at a byte from the test
     try { lockFolder(process.argv[1]); console.log('won'); } catch (error) { console.log(error.name); }
@@ -139,7 +140,7 @@ test('of many processes that start together exactly one gets the lock, of a free
 
 test('two names of one folder share a lock', async () => {
   mkdirSync(folder);
-  symlinkSync(folder, join(parent, 'link'));
+  symlinkSync(folder, join(parent, 'link'), 'junction');
   const held = holdFolder(folder);
   expect(() => holdFolder(join(parent, 'link'))).toThrow(/is in use by another run/);
   held[Symbol.dispose]();

@@ -3,6 +3,7 @@
  */
 
 import { spawnSync } from 'node:child_process';
+import { pathToFileURL } from 'node:url';
 import { expect, test } from 'vitest';
 import { asJavaScript } from '../asJavaScript.ts';
 
@@ -16,7 +17,7 @@ function run(program: string) {
       '--input-type=module',
       '-e',
       `import { writeSync } from 'node:fs';
-      import { onInterrupt } from '${root}/src/cli/process/interrupt.js';
+      import { onInterrupt } from '${pathToFileURL(`${root}/src/cli/process/interrupt.js`).href}';
       setInterval(() => {}, 1000); // keeps the process alive like a run
       let now = 1000;
       performance.now = () => now;

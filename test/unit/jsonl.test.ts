@@ -20,6 +20,7 @@ import { lastNumber } from '../../src/extensions/tasks/jsonl/number.ts';
 import { type JsonlOptions, jsonlTask } from '../../src/extensions/tasks/jsonl/task.ts';
 import type { Problem, Reward, Task } from '../../src/tasks/task.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
+import { hasPython } from '../python.ts';
 import { LIMITS, problem, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
 import { refusalOf } from '../refusal.ts';
 import { scored } from '../samples.ts';
@@ -116,10 +117,13 @@ const NUMBERS: [string, string | null][] = [
     (text): [string, null] => [text, null],
   ),
 ];
-test('a number is read where its value is certain, and not at all otherwise; in Python likewise', () => {
+test('a number is read where its value is certain, and not at all otherwise', () => {
   const said = NUMBERS.map(([text]) => `There are 77. It is ${text}`);
   expect(NUMBERS.map(([text]) => [text, lastNumber(text)])).toEqual(NUMBERS);
   expect(said.map((text, i) => [NUMBERS[i][0], lastNumber(text)])).toEqual(NUMBERS);
+});
+
+test.skipIf(!hasPython)('the Python reward reads the same numbers', () => {
   const code =
     'import sys, json; exec(json.load(sys.stdin)); print(json.dumps([last_number(t) for t in json.loads(sys.argv[1])]))';
   const config = resolveTrainConfig({
@@ -127,10 +131,10 @@ test('a number is read where its value is certain, and not at all otherwise; in 
     model: { path: 'm' },
     task: { name: 'jsonl', path: 'x.jsonl', options: { reward: 'number' } },
   });
+  const said = NUMBERS.map(([text]) => `There are 77. It is ${text}`);
   const texts = JSON.stringify([...NUMBERS.map(([text]) => text), ...GROUPED, ...said]);
   const input = JSON.stringify(pythonRewardOf(config));
-  const { stdout, error } = spawnSync('python3', ['-c', code, texts], { encoding: 'utf8', input });
-  if (error) return; // no python3
+  const { stdout } = spawnSync('python3', ['-c', code, texts], { encoding: 'utf8', input });
   const read = JSON.parse(stdout) as unknown[];
   expect(read).toEqual((JSON.parse(texts) as string[]).map(lastNumber));
 });

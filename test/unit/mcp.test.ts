@@ -67,6 +67,7 @@ const isReaped = (pid: number): boolean => {
 const isRunning = (pid: number): boolean => {
   try {
     process.kill(pid, 0);
+    if (!existsSync('/proc')) return true;
     // A zombie has ended too: its parent has not yet read its exit code.
     return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
   } catch {

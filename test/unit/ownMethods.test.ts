@@ -185,7 +185,7 @@ describe('--import', () => {
     const copy = await import('../../src/index.ts');
     expect(copy.registerRecipe).not.toBe(registerRecipe);
     vi.stubGlobal('copyOfLibrary', copy);
-    symlinkSync(resolve('node_modules'), join(folder, 'node_modules'));
+    symlinkSync(resolve('node_modules'), join(folder, 'node_modules'), 'junction');
     const loads = written(
       'loads.ts',
       `const { registerAgentLoop, registerRecipe } = (globalThis as { copyOfLibrary?: any }).copyOfLibrary;

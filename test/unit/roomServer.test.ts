@@ -11,7 +11,7 @@ import { type OpenedServer, connectInNode, openServer, startOwn } from '../../sr
 import { enter } from '../../src/extensions/rooms/connect.ts';
 import { WORKER_RIGHTS } from '../../src/extensions/rooms/names.ts';
 import { Controller, type ControllerOptions, fakeWorker, type Saved } from '../room.ts';
-import { hasNatsServer, runningServer, selfSigned } from '../natsServer.ts';
+import { hasNatsServer, hasOpenssl, runningServer, selfSigned } from '../natsServer.ts';
 import { refusalBy } from '../refusal.ts';
 
 const until = <T>(value: () => T | Promise<T>) => expect.poll(value);
@@ -45,36 +45,39 @@ describe.runIf(hasNatsServer())('the server of a room', () => {
     return controller;
   };
 
-  test('with TLS: a certificate that is not trusted, a plain address, a server without TLS', async () => {
-    const tls = selfSigned(folder);
-    const own = await open({ ...options(), tls });
-    const { address, code } = invited(own);
-    expect(address).toMatch(/^tls:/);
-    const asked = { code, inbox: 'join', name: 'nobody' };
-    await expect(enter(connectInNode, { ...asked, address })).rejects.toThrow(
-      `The certificate of ${address} is not trusted here (self-signed certificate). Give it, or its issuer, as NODE_EXTRA_CA_CERTS=FILE`,
-    );
-    const plain = address.replace('tls:', 'nats:');
-    await expect(enter(connectInNode, { ...asked, address: plain })).rejects.toThrow(
-      `The server at ${plain} accepts only TLS. Give its address as tls://.`,
-    );
-    const without = await open({ ...options(), folder: join(folder, 'plain') });
-    const stripped = invited(without).address.replace('nats:', 'tls:');
-    await expect(enter(connectInNode, { ...asked, address: stripped })).rejects.toThrow(
-      `The server at ${stripped} does not speak TLS. Join with nats:// on a network that you trust`,
-    );
-    // A client that sends no credentials receives only the server's own INFO message.
-    const said = await new Promise<string>((resolve) => {
-      let heard = '';
-      const socket = connectSocket(Number(new URL(address).port), '127.0.0.1', () =>
-        socket.write('CONNECT {}\r\nPING\r\n'),
+  test.skipIf(!hasOpenssl)(
+    'with TLS: a certificate that is not trusted, a plain address, a server without TLS',
+    async () => {
+      const tls = selfSigned(folder);
+      const own = await open({ ...options(), tls });
+      const { address, code } = invited(own);
+      expect(address).toMatch(/^tls:/);
+      const asked = { code, inbox: 'join', name: 'nobody' };
+      await expect(enter(connectInNode, { ...asked, address })).rejects.toThrow(
+        `The certificate of ${address} is not trusted here (self-signed certificate). Give it, or its issuer, as NODE_EXTRA_CA_CERTS=FILE`,
       );
-      socket.on('data', (data) => (heard += String(data))).on('close', () => resolve(heard));
-    });
-    expect(said).not.toContain('PONG');
-  });
+      const plain = address.replace('tls:', 'nats:');
+      await expect(enter(connectInNode, { ...asked, address: plain })).rejects.toThrow(
+        `The server at ${plain} accepts only TLS. Give its address as tls://.`,
+      );
+      const without = await open({ ...options(), folder: join(folder, 'plain') });
+      const stripped = invited(without).address.replace('nats:', 'tls:');
+      await expect(enter(connectInNode, { ...asked, address: stripped })).rejects.toThrow(
+        `The server at ${stripped} does not speak TLS. Join with nats:// on a network that you trust`,
+      );
+      // A client that sends no credentials receives only the server's own INFO message.
+      const said = await new Promise<string>((resolve) => {
+        let heard = '';
+        const socket = connectSocket(Number(new URL(address).port), '127.0.0.1', () =>
+          socket.write('CONNECT {}\r\nPING\r\n'),
+        );
+        socket.on('data', (data) => (heard += String(data))).on('close', () => resolve(heard));
+      });
+      expect(said).not.toContain('PONG');
+    },
+  );
 
-  test('with TLS: pages connect by wss, with the certificate of the room', async () => {
+  test.skipIf(!hasOpenssl)('with TLS: pages connect by wss, with the certificate of the room', async () => {
     const tls = selfSigned(folder);
     const { invitation } = await open({ ...options(), tls });
     const [, url] = /\?room=(wss:[^#]+)#code=SU/.exec(invitation[1])!;

@@ -41,7 +41,8 @@ export function findNatsServer(): string {
   const found = natsServerPath({ env: currentIo().env });
   if (found) return found;
   throw new InputError(
-    'nats-server is not installed; Run "apt-get install nats-server" (or see https://nats.io/download), or give --nats with the URL of a running server.',
+    'nats-server is not installed. Install it (Debian: apt-get install nats-server; macOS: brew install nats-server; Windows: choco install ' +
+      'nats-server; others: https://nats.io/download), or give --nats with the URL of a running server.',
   );
 }
 
