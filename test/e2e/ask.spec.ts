@@ -1,7 +1,7 @@
 /** Tests the visitor's own questions: before, during and after training, answered by the start model and the current one. */
 
 import { expect, type Page } from '@playwright/test';
-import { expectState, expectStep, onlyOnReal, testInFull, openPage, test, TINY } from './demo.ts';
+import { expectState, expectStep, onlyOnReal, testInFull, openPage, roundTrip, test, TINY } from './demo.ts';
 import { downloadedLines, untimed } from './savedLines.ts';
 
 const STEPS = 3;
@@ -44,6 +44,9 @@ testInFull('another task replaces the example of the one before, and leaves type
   await expect(box(page)).toHaveValue(/^[a-z]+$/);
   await box(page).fill(QUESTION);
   await page.getByRole('radio', { name: /^Countdown/ }).check();
+  await expect(page).toHaveURL(/config=countdown/);
+  await roundTrip(page);
+  await expect(box(page)).toHaveValue(QUESTION);
   await page.getByRole('button', { name: 'Another example' }).click();
   await expect(box(page)).toHaveValue(/^(?!Tom)[^]*\d/);
 });

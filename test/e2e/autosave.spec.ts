@@ -52,7 +52,7 @@ test('a reload shows the run unchanged, and it continues to the same end; a disc
   await startRun(page);
   await expectKept(page, 2);
   await page.reload();
-  await expect(page.locator('.offer')).toHaveText(/^Run \d\d:\d\d stopped after step 2 of 3\.ResumeDiscard$/);
+  await expect(page.locator('.offer')).toHaveText(/^Run (.*, )?\d\d:\d\d stopped after step 2 of 3\.ResumeDiscard$/);
   await expectPoints(page, 'reward', 2);
   await expect(page.locator('#rollouts .question').first()).toContainText('?');
   const notices = await noticesOf(page);

@@ -73,11 +73,12 @@ test('lesson 3 is done by keyboard alone, and its loop trains three steps in the
 test('Stop ends a loop at once, also one that never waits, and an error is told with its line', async ({ page }) => {
   await openLesson(page);
   const first = figure(page, '3.1');
-  await write(page, first, loop.replace('    const groups', '    for (;;);\n    const groups'));
+  await write(page, first, loop.replace('    const groups', '    if (step > 1) for (;;);\n    const groups'));
   await button(page, '3.1', /^Run it here/).click();
-  await expect(first.getByText('Opening the model...')).toBeVisible();
+  await expect(first.getByText(/^Step 1, reward/)).toBeVisible();
   await button(page, '3.1', 'Stop').click();
   await expect(first.getByText('Stopped.')).toBeVisible();
+  await expect.poll(() => page.workers().length).toBe(0);
   await write(page, first, loop.replace('const rewards', 'const scores'));
   await button(page, '3.1', /^Run it here/).click();
   await expect(

@@ -99,11 +99,15 @@ for (const [what, call] of Object.entries(OPENING))
         const response = await route.fetch();
         await route.fulfill({ response, body: `${hold}\n${await response.text()}` });
       });
+      await page.addInitScript(() => {
+        window.requestIdleCallback = () => 0; // nothing is opened ahead
+      });
       await openPage(page, TINY);
       await page.getByRole('button', { name: 'Start' }).click();
       await page.getByRole('button', { name: 'Stop', exact: true }).click();
       await expectState(page, 'done');
       await expect(page.getByText('Stopped during a step.')).toBeVisible();
+      await expect.poll(() => page.workers().length).toBe(0);
       await page.getByRole('button', { name: 'New run' }).click();
       await expect.poll(() => page.workers().length).toBe(1);
       const [worker] = page.workers();

@@ -317,6 +317,7 @@ test('an engine whose script is missing, broken, silent or throws is an error, a
   }
   await page.route(/engine\.worker/, (route) => route.fulfill({ ...script, body: '' }));
   const startSilent = async () => {
+    await expect.poll(() => page.workers().length).toBe(0); // the worker of the run before has closed
     await page.getByRole('button', { name: 'New run' }).click();
     await expect.poll(() => page.workers().length).toBe(1);
   };
@@ -350,12 +351,17 @@ const inspect = async (page: Page) => {
   await page.getByRole('button', { name: 'Inspect tokens' }).first().click();
 };
 
+const ask = async (page: Page) => {
+  await expect(page.getByLabel('Your problem')).not.toHaveValue(''); // without an example, Enter does nothing
+  await page.getByLabel('Your problem').press('Enter');
+};
+
 const PARTS: [string, RegExp, (page: Page) => Promise<void>][] = [
   ['the editor', /\/panel-.*\.js/, (page) => page.getByRole('button', { name: /^Change reward, loss/ }).click()],
   ['the inspector', /\/inspector-.*\.js/, inspect],
   ["the card of the visitor's model", /\/hubModel-/, (page) => page.getByRole('radio', { name: /^Your/ }).click()],
   ['a recipe', /\/countdown-[^/]*\.yaml/, (page) => page.getByRole('radio', { name: /^Countdown/ }).click()],
-  ["a question's engine", /\/engine\.worker/, (page) => page.getByLabel('Your problem').press('Enter')],
+  ["a question's engine", /\/engine\.worker/, ask],
 ];
 
 for (const [what, part, use] of PARTS)

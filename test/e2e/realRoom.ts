@@ -23,16 +23,18 @@ interface RealRoomOptions {
   /** Number of groups that the controller offers to workers. */
   problems?: number;
   tls?: ServerOptions['tls'];
+  /** Milliseconds after which a worker that says nothing loses its groups. Default: so many that no slow worker does. */
+  ackWaitMs?: number;
 }
 
-export async function realRoom({ overrides = [], problems = 14, tls }: RealRoomOptions = {}) {
+export async function realRoom({ overrides = [], problems = 14, tls, ackWaitMs = 60_000 }: RealRoomOptions = {}) {
   const room = await TestRoom.start({ tls });
   const source = 'configs/gsm8k-tool.yaml';
   const small = ['rollout.n=2', 'rollout.maxNumSeqs=4', 'data.maxResponseLength=24', ...overrides];
   const config = parseTrainConfig(readFileSync(source, 'utf8'), { source, overrides: small });
   const connection = await room.connect();
   const host = await RoomHost.open(connection, {
-    ...{ config: { ...config }, ackWaitMs: 60_000, resume: false }, // so that no slow worker counts as silent
+    ...{ config: { ...config }, ackWaitMs, resume: false },
   });
   const file = (name: string) => readFileSync(`checkpoints/gsm8k-tool/${name}`);
   const { weights: _, ...model } = await loadCheckpoint((name) =>

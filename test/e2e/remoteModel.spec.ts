@@ -83,8 +83,8 @@ testInFull(
     await page.getByRole('button', { name: 'Start' }).click();
     await expectStep(page, 1);
     await expectKept(page, 1);
-    engine.open();
     await openPage(page, TINY);
+    engine.open(); // the run must not end before its page is closed
     await page.locator('.offer').getByRole('button', { name: 'Resume' }).click();
     await expectState(page, 'done');
     await page.getByRole('textbox', { name: /Your problem/ }).fill('How much is 6 * 7?');

@@ -176,7 +176,7 @@ testInFull('our page respects a refusal, and reports errors of code, server and 
 testInFull('a closed tab returns its groups immediately', async ({ page, engine }) => {
   engine.upTo(0, 'turn');
   // The page can hold a third group, and requests one all the time.
-  const real = await parts.realRoom({ problems: 2 });
+  const real = await parts.realRoom({ problems: 2, ackWaitMs: 3_600_000 }); // no limit returns them
   const { host, samples, rollouter, groups } = real;
   try {
     await openFor(page, real.room.server.webSocket, real.room.code);

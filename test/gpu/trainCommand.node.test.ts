@@ -8,7 +8,6 @@ import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { expect, test } from 'vitest';
 import { bundle } from '../../scripts/lib/bundle.mjs';
 import { metricsIn, RunningCommand, webgrpo } from '../commandLine.ts';
@@ -37,10 +36,11 @@ test('two steps of partial rollouts, killed and resumed: the unbroken run, bit f
   expect(whole.status).toBe(0);
 
   const bin = join(await bundle(process.cwd()), 'bin.js');
-  const running = spawn(process.execPath, [bin, ...argumentsOf('killed')], { stdio: ['ignore', 'ignore', 'pipe'] });
-  createInterface({ input: running.stderr }).on('line', (line) => {
-    if (line.startsWith('step 2/2')) running.kill('SIGKILL'); // before or while its checkpoint is written
-  });
+  // The process kills itself at the line that it prints before it saves step 2. A signal from here could come after the checkpoint.
+  const dies = `const { stderr } = process, write = stderr.write.bind(stderr);
+    stderr.write = (text, ...more) => (String(text).includes('step 2/2') && process.kill(process.pid, 'SIGKILL'), write(text, ...more));`;
+  const preload = ['--import', `data:text/javascript,${encodeURIComponent(dies)}`];
+  const running = spawn(process.execPath, [...preload, bin, ...argumentsOf('killed')], { stdio: 'ignore' });
   expect(await once(running, 'exit')).toEqual([null, 'SIGKILL']);
   expect(existsSync(inRun('killed', 'checkpoints', 'step-1'))).toBe(true);
   const resumed = await webgrpo([...argumentsOf('killed'), 'trainer.resumeMode=auto']);
