@@ -57,7 +57,7 @@ function failureIn(folder, project, tests, env) {
     cwd: folder,
     env: { ...process.env, ...env },
     stdio: 'ignore',
-    timeout: 600_000,
+    timeout: 1_200_000, // longer than the limit of a poll, so that a test whose event never comes is named
   });
   if (status === 0) return '';
   if (!existsSync(results)) return 'the run died';
